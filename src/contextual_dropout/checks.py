@@ -1,0 +1,105 @@
+"""What can be wrong with a step, said so that it can be mended."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from contextual_dropout.site import ContextualDropout
+from contextual_dropout.tape import Recording
+
+__all__ = [
+    "SaturationWarning",
+    "closure_called_sites",
+    "finite",
+    "one_value_per_sample",
+    "sites_can_learn",
+    "warn_if_saturated",
+]
+
+#: Mean keep probabilities outside of this range are reported.
+HEALTHY_KEEP_PROBABILITY = (0.01, 0.999)
+
+
+class SaturationWarning(UserWarning):
+    """The keep probabilities of a site have all but reached 0 or 1."""
+
+
+def closure_called_sites(model: nn.Module, recording: Recording) -> None:
+    """At least one site has to have sampled, and every one that did has to belong to the model."""
+    sites = [module for module in model.modules() if isinstance(module, ContextualDropout)]
+    if not sites:
+        raise RuntimeError("the model has no contextual dropout site: add cd.ContextualDropout layers to it first")
+    if not any(site.stochastic for site in sites):
+        raise RuntimeError("all sites are in eval mode, where nothing is sampled: call model.train() first")
+    if not recording.draws:
+        raise RuntimeError(
+            f"none of the model's {len(sites)} sites was called in the closure: it must call the model that was given "
+            "to ELBO, and the sites must be on the path that computes its value"
+        )
+    for draw in recording.draws:
+        if not any(draw.site is site for site in sites):
+            raise RuntimeError(
+                f"the closure called a site of {draw.site.features} features that is not part of the model given to "
+                "ELBO: give ELBO the module that contains all sites of the closure"
+            )
+
+
+def one_value_per_sample(recording: Recording, log_likelihood: Tensor) -> None:
+    """The closure's value has to be (B,), B being the sites' number of samples."""
+    samples = len(recording.draws[0].logits)
+    if not isinstance(log_likelihood, Tensor) or log_likelihood.ndim != 1:
+        got = f"shape {tuple(log_likelihood.shape)}" if isinstance(log_likelihood, Tensor) else repr(log_likelihood)
+        raise ValueError(
+            f"the closure must return one log-likelihood per example, shape ({samples},), got {got}: for a classifier "
+            "return -F.cross_entropy(model(x), y, reduction='none')"
+        )
+    for draw in recording.draws:
+        if len(draw.logits) != len(log_likelihood):
+            raise ValueError(
+                f"site {recording.name_of(draw.site)!r} drew masks of shape {tuple(draw.logits.shape)}, i.e. for "
+                f"{len(draw.logits)} samples, but the closure returned {len(log_likelihood)} log-likelihoods: it must "
+                "return one per sample; if the site's samples are on another axis, build it with batch_dim"
+            )
+
+
+def finite(log_likelihood: Tensor) -> None:
+    """No log-likelihood may be infinite or NaN."""
+    if bool(torch.isfinite(log_likelihood).all()):
+        return
+    bad = torch.nonzero(~torch.isfinite(log_likelihood)).flatten().tolist()
+    raise FloatingPointError(
+        f"the log-likelihood of example {bad[0]} of the batch is {log_likelihood[bad[0]].item()} ({len(bad)} of "
+        f"{len(log_likelihood)} are not finite); no gradient was computed, the parameters are as before: look at that "
+        "input, the learning rate and the scale of the model's outputs"
+    )
+
+
+def sites_can_learn(recording: Recording) -> None:
+    """Where an encoder has trainable parameters, autograd must have seen its logits."""
+    for draw in recording.draws:
+        trainable = any(parameter.requires_grad for parameter in draw.site.encoder.parameters())
+        if trainable and not draw.logits.requires_grad:
+            raise RuntimeError(
+                f"site {recording.name_of(draw.site)!r} ran without autograd, so that its encoder cannot learn: do not "
+                "call the model under torch.no_grad(), and give torch.utils.checkpoint use_reentrant=False"
+            )
+
+
+def warn_if_saturated(recording: Recording) -> bool:
+    """Warn of the first site that keeps nearly nothing or nearly everything; tells whether it did."""
+    low, high = HEALTHY_KEEP_PROBABILITY
+    for draw in recording.draws:
+        keep = draw.logits.detach().sigmoid().mean().item() if draw.logits.numel() else low
+        if not low <= keep <= high:
+            state = "collapsed: it drops nearly everything" if keep < low else "saturated: it drops nearly nothing"
+            warnings.warn(
+                f"site {recording.name_of(draw.site)!r} has {state} (mean keep probability {keep:.4f}); try a smaller "
+                "encoder learning rate or temperature, a KL warm-up (cd.schedules.LinearWarmup), or a fixed prior",
+                SaturationWarning,
+                stacklevel=4,
+            )
+            return True
+    return False

@@ -1,0 +1,59 @@
+"""What a draw costs: its closed-form KL or the sampled log-ratio, per example and summed over units.
+
+The ELBO is E_q[log p(y | x, z) - kl_weight * sum_l cost_l]. The closed form has already taken the expectation
+over the draw's own mask, so a mask influences only the *later* costs; the log-ratio log q(z) - log p(z), which
+the paper's ARM uses, depends on the draw's own mask too.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from contextual_dropout.site import Draw
+
+__all__ = ["ClosedForm", "Divergence", "LogRatio", "by_name"]
+
+
+class Divergence(Protocol):
+    """A form of KL(q || p)."""
+
+    first_dependent: int
+    """A draw's mask influences its own cost (0) or those of later draws only (1)."""
+
+    def __call__(self, draw: Draw) -> Tensor:
+        """The cost of a draw, (B,) nats."""
+
+
+class ClosedForm:
+    """KL(q(z^l | z^<l) || p(z^l)), differentiable in the logits and in the prior."""
+
+    first_dependent = 1
+
+    def __call__(self, draw: Draw) -> Tensor:
+        prior = draw.site.prior_logit.to(draw.logits.dtype)
+        return draw.family.kl(draw.logits, prior).sum(-1)
+
+
+class LogRatio:
+    """log q(z^l | z^<l) - log p(z^l) at the sampled mask.
+
+    Where the mask is a score-function draw the logits are held fixed: the expectation of grad log q is zero
+    (Appendix A of the paper).
+    """
+
+    first_dependent = 0
+
+    def __call__(self, draw: Draw) -> Tensor:
+        prior = draw.site.prior_logit.to(draw.logits.dtype)
+        logits = draw.logits if draw.sampled.requires_grad else draw.logits.detach()
+        return (draw.family.log_prob(draw.mask, logits) - draw.family.log_prob(draw.mask, prior)).sum(-1)
+
+
+def by_name(name: str) -> Divergence:
+    """The divergence called ``name``: ``"closed-form"`` or ``"sampled"``."""
+    divergences: dict[str, Divergence] = {"closed-form": ClosedForm(), "sampled": LogRatio()}
+    if name not in divergences:
+        raise ValueError(f"unknown kl {name!r}: expected one of {', '.join(map(repr, divergences))}")
+    return divergences[name]

@@ -1,0 +1,137 @@
+"""The encoder h of a site: pool, bottleneck, logits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import UninitializedParameter
+
+__all__ = ["Encoder", "LazyEncoder", "pool"]
+
+Initialisation = Literal["he", "zero"]
+
+
+def pool(u: Tensor, batch_dim: int, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Average ``u`` over all but two axes, F_avepool,d(U) in the paper.
+
+    Args:
+        u: any shape with a batch axis and a feature axis.
+        batch_dim: the axis of the samples.
+        dim: the axis of the features.
+        dtype: in which to average and return.
+
+    Returns:
+        (B, C); an average over no element (an axis of length 0) is 0.
+
+    Example:
+        >>> pool(torch.arange(12.0).reshape(1, 3, 2, 2), 0, 1)
+        tensor([[1.5000, 5.5000, 9.5000]])
+    """
+    batch_dim, dim = batch_dim % u.ndim, dim % u.ndim
+    rest = [axis for axis in range(u.ndim) if axis not in (batch_dim, dim)]
+    if rest:
+        elements = math.prod(u.shape[axis] for axis in rest)
+        u = u.mean(rest, dtype=dtype) if elements else u.sum(rest, dtype=dtype)
+    u = u.to(dtype) if dtype is not None else u
+    return u if batch_dim < dim else u.mT
+
+
+class Encoder(nn.Module):
+    """h: (B, C) -> (B, C), two linear layers around a bottleneck (Section 2.3 of the paper).
+
+    ``alpha = Phi_2 F_NL(Phi_1 x)`` with Phi_1: C_context -> W, Phi_2: W -> C and W = max(1, C_context // gamma).
+    A gamma larger than the number of channels therefore means a bottleneck of width one.
+
+    Args:
+        features: C, the number of logits.
+        context_features: the number of channels that the encoder reads.
+        reduction: gamma.
+        initial_logit: the bias of the last layer, i.e. alpha where the weights contribute nothing.
+        negative_slope: of the leaky ReLU; 0 is a ReLU.
+        initialisation: ``"he"`` (the paper's) or ``"zero"`` (last layer's weights zero: every input starts
+            with the same logit, and the gradient still reaches the last layer at once).
+    """
+
+    def __init__(
+        self,
+        features: int,
+        context_features: int,
+        *,
+        reduction: int,
+        initial_logit: float,
+        negative_slope: float = 0.1,
+        initialisation: Initialisation = "he",
+    ) -> None:
+        super().__init__()
+        self.features = features
+        self.reduction = reduction
+        self.initial_logit = initial_logit
+        self.negative_slope = negative_slope
+        self.initialisation = initialisation
+        width = max(1, context_features // reduction)
+        self.reduce_weight = nn.Parameter(torch.empty(width, context_features))
+        self.reduce_bias = nn.Parameter(torch.empty(width))
+        self.expand_weight = nn.Parameter(torch.empty(features, width))
+        self.expand_bias = nn.Parameter(torch.empty(features))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew and set the biases to the initial logit."""
+        nn.init.kaiming_normal_(self.reduce_weight, a=self.negative_slope, nonlinearity="leaky_relu")
+        nn.init.zeros_(self.reduce_bias)
+        if self.initialisation == "he":
+            nn.init.kaiming_normal_(self.expand_weight, nonlinearity="linear")
+        else:
+            nn.init.zeros_(self.expand_weight)
+        nn.init.constant_(self.expand_bias, self.initial_logit)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits alpha (B, C) for pooled features (B, C_context)."""
+        hidden = F.leaky_relu(F.linear(x, self.reduce_weight, self.reduce_bias), self.negative_slope)
+        return F.linear(hidden, self.expand_weight, self.expand_bias)
+
+    def extra_repr(self) -> str:
+        width, context_features = self.reduce_weight.shape
+        return f"{context_features} -> {width} -> {self.features}"
+
+
+class LazyEncoder(LazyModuleMixin, Encoder):
+    """An encoder that learns its number of features from the first input, as torch's lazy modules do."""
+
+    cls_to_become = Encoder
+
+    def __init__(self, *, reduction: int, **options: Any) -> None:
+        super().__init__(1, 1, reduction=reduction, **options)
+        self.features = 0
+        for name, parameter in list(self.named_parameters()):
+            lazy = UninitializedParameter(device=parameter.device, dtype=parameter.dtype)  # type: ignore[call-arg]
+            setattr(self, name, lazy)
+
+    def reset_parameters(self) -> None:
+        if not self.has_uninitialized_params() and self.features:
+            super().reset_parameters()
+
+    def initialize_parameters(self, x: Tensor) -> None:
+        """Give the parameters their shapes for inputs (B, C)."""
+        if not self.has_uninitialized_params():
+            return
+        self.features = x.shape[-1]
+        width = max(1, self.features // self.reduction)
+        shapes = {
+            "reduce_weight": (width, self.features),
+            "reduce_bias": (width,),
+            "expand_weight": (self.features, width),
+            "expand_bias": (self.features,),
+        }
+        with torch.no_grad():
+            for name, shape in shapes.items():
+                getattr(self, name).materialize(shape)
+            self.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return "features inferred at the first call"

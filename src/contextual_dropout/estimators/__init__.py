@@ -1,0 +1,97 @@
+"""Gradient estimators for the encoders, one file each.
+
+========================== ============== ======== ==========================================
+name                       pseudo passes  unbiased for
+========================== ============== ======== ==========================================
+auto                       as below       yes      any model; picks one of those below
+reparameterized            0 (one sweep)  yes      Gaussian sites
+truncated-reparameterized  0              no       Gaussian sites, where speed matters most
+sequential-arm/-disarm     L              yes      few Bernoulli sites
+sampled-arm/-disarm        k of L         yes      many Bernoulli sites
+independent-arm/-disarm    1              no       comparison with the paper (Algorithm 2)
+reinforce                  0 or more      yes      comparison
+concrete                   0 (one sweep)  no       comparison
+========================== ============== ======== ==========================================
+
+Every estimator takes the Gaussian sites of a mixed model along.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from contextual_dropout.estimators.auto import Auto
+from contextual_dropout.estimators.concrete import Concrete
+from contextual_dropout.estimators.independent_arm import IndependentARM
+from contextual_dropout.estimators.reinforce import LeaveOneOut, MovingAverage, Reinforce
+from contextual_dropout.estimators.reparameterized import Reparameterized, exact, truncated
+from contextual_dropout.estimators.sampled_arm import SampledARM
+from contextual_dropout.estimators.sequential_arm import SequentialARM
+from contextual_dropout.estimators.weightings import arm, disarm
+from contextual_dropout.signals import Signal
+from contextual_dropout.tape import Sampler
+from contextual_dropout.trial import Trial
+
+__all__ = [
+    "Auto",
+    "Concrete",
+    "Estimator",
+    "IndependentARM",
+    "LeaveOneOut",
+    "MovingAverage",
+    "Reinforce",
+    "Reparameterized",
+    "SampledARM",
+    "SequentialARM",
+    "arm",
+    "by_name",
+    "disarm",
+    "exact",
+    "names",
+    "truncated",
+]
+
+
+class Estimator(Protocol):
+    """Turns a recorded pass into gradients for what the encoders computed."""
+
+    @property
+    def sampler(self) -> Sampler:
+        """How sites turn noise into masks in the true pass."""
+
+    def __call__(self, trial: Trial) -> list[Signal]:
+        """The estimated gradients of the batch's ELBO."""
+
+
+def names() -> list[str]:
+    """The names that :func:`by_name` knows."""
+    return list(_registry())
+
+
+def by_name(name: str) -> Estimator:
+    """A new estimator, with its default settings.
+
+    Example:
+        >>> by_name("sampled-disarm").sites
+        1
+    """
+    registry = _registry()
+    if name not in registry:
+        raise ValueError(f"unknown estimator {name!r}: expected one of {', '.join(registry)}")
+    return registry[name]
+
+
+def _registry() -> dict[str, Estimator]:
+    return {
+        "auto": Auto(),
+        "reparameterized": Reparameterized(exact),
+        "truncated-reparameterized": Reparameterized(truncated),
+        "sequential-arm": SequentialARM(arm),
+        "sequential-disarm": SequentialARM(disarm),
+        "sampled-arm": SampledARM(weighting=arm),
+        "sampled-disarm": SampledARM(weighting=disarm),
+        "independent-arm": IndependentARM(arm),
+        "independent-disarm": IndependentARM(disarm),
+        "reinforce": Reinforce(),
+        "concrete": Concrete(),
+    }

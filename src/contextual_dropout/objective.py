@@ -1,0 +1,131 @@
+"""The variational objective: closure in, loss out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from contextual_dropout import checks, divergence, estimators
+from contextual_dropout.schedules import Constant, Schedule
+from contextual_dropout.signals import inject
+from contextual_dropout.tape import Recording
+from contextual_dropout.trial import Trial
+
+__all__ = ["ELBO", "Step"]
+
+#: How many steps lie between two looks at the keep probabilities.
+HEALTH_INTERVAL = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One evaluation of the objective.
+
+    Attributes:
+        loss: minus the batch mean of the ELBO; its ``backward()`` fills theta, phi and eta.
+        log_likelihood: log p(y | x, z) per example (B,), detached.
+        kl: summed over units and sites, per example (B,), detached and not yet weighted.
+        kl_weight: the weight that the loss used.
+    """
+
+    loss: Tensor
+    log_likelihood: Tensor
+    kl: Tensor
+    kl_weight: float
+
+
+class ELBO:
+    """The evidence lower bound of a network with contextual dropout, eq. 2 of the paper.
+
+    ``L(x, y) = E_q[log p(y | x, z)] - kl_weight * KL(q(z | x) || p(z))``, the KL being the *sum* over units and
+    sites. The log-likelihood is evaluated at one sample of the masks. One ``backward()`` of the loss gives
+
+    * theta: grad log p(y | x, z), nothing of q;
+    * phi: the estimator's gradient;
+    * eta: minus the weighted KL's gradient.
+
+    Args:
+        model: the network; its sites must be in training mode when the objective is called.
+        estimator: a name of :mod:`contextual_dropout.estimators` or an estimator object.
+        kl_weight: a number, or a :class:`~contextual_dropout.schedules.Schedule`, which moves on with every
+            call that has autograd on.
+        kl: ``"closed-form"`` or ``"sampled"``, the log-ratio log q(z) - log p(z) of the paper's ARM.
+        replay: whether pseudo passes take what comes before their site from the true pass instead of computing
+            it again. The result is the same; without it a step is slower and keeps fewer activations.
+
+    Example:
+        >>> import torch.nn.functional as F
+        >>> import contextual_dropout as cd
+        >>> model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), cd.ContextualDropout(16), nn.Linear(16, 3))
+        >>> x, y = torch.randn(8, 4), torch.randint(3, (8,))
+        >>> objective = cd.ELBO(model, kl_weight=cd.schedules.LinearWarmup(steps=100))
+        >>> step = objective(lambda: -F.cross_entropy(model(x), y, reduction="none"))
+        >>> step.loss.backward()
+        >>> step.log_likelihood.shape, step.kl.shape
+        (torch.Size([8]), torch.Size([8]))
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        estimator: str | estimators.Estimator = "auto",
+        kl_weight: float | Schedule = 1.0,
+        *,
+        kl: Literal["closed-form", "sampled"] = "closed-form",
+        replay: bool = True,
+    ) -> None:
+        self.model = model
+        self.estimator = estimators.by_name(estimator) if isinstance(estimator, str) else estimator
+        self.schedule: Schedule = Constant(kl_weight) if isinstance(kl_weight, int | float) else kl_weight
+        self._divergence = divergence.by_name(kl)
+        self._replay = replay
+        self._calls = 0
+        self._warned = False
+
+    def __call__(self, closure: Callable[[], Tensor]) -> Step:
+        """Evaluate the objective.
+
+        Args:
+            closure: calls the model and returns the log-likelihood of each example, (B,). It may be called
+                several times and has to do the same each time: no data loading inside. Random torch calls are
+                fine.
+        """
+        learning = torch.is_grad_enabled()
+        recording = Recording(self.model, self.estimator.sampler, replayable=self._replay)
+        with recording:
+            log_likelihood = closure()
+        checks.closure_called_sites(self.model, recording)
+        checks.one_value_per_sample(recording, log_likelihood)
+        checks.finite(log_likelihood)
+        if learning:
+            checks.sites_can_learn(recording)
+        trial = Trial(closure, recording, log_likelihood, self._divergence, self.schedule.weight)
+        signals = self.estimator(trial) if learning else []
+        kl = torch.stack(list(trial.true.costs)).sum(0)
+        loss = -(log_likelihood - trial.kl_weight * kl).sum() / max(len(kl), 1)
+        self._look_after(recording)
+        if learning:
+            self.schedule.advance()
+        return Step(inject(loss, signals, len(kl)), log_likelihood.detach(), kl.detach(), trial.kl_weight)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the KL schedule and the estimator stand."""
+        remember = getattr(self.estimator, "state_dict", dict)
+        return {"calls": self._calls, "kl_weight": self.schedule.state_dict(), "estimator": remember()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self._calls = int(state["calls"])
+        self.schedule.load_state_dict(state["kl_weight"])
+        if hasattr(self.estimator, "load_state_dict"):
+            self.estimator.load_state_dict(state["estimator"])
+
+    def _look_after(self, recording: Recording) -> None:
+        """Now and then, and until it has warned once, see whether a site keeps nearly nothing or everything."""
+        self._calls += 1
+        if not self._warned and self._calls % HEALTH_INTERVAL == 1:
+            self._warned = checks.warn_if_saturated(recording)

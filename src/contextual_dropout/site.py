@@ -1,0 +1,304 @@
+"""The contextual dropout site: encoder -> logits -> mask -> masked features.
+
+A site knows its family and its prior and nothing of estimators. Its random call is a torch function,
+:func:`masked`, so that a :class:`torch.overrides.TorchFunctionMode` can watch or replace it; that is how
+:mod:`contextual_dropout.tape` records what a pass drew.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function_unary
+
+from contextual_dropout import families
+from contextual_dropout.encoder import Encoder, Initialisation, LazyEncoder, pool
+from contextual_dropout.gate import Gate
+
+__all__ = ["ContextualDropout", "Draw", "LazyContextualDropout", "masked"]
+
+_CLOSED, _OPEN = Gate(open=False), Gate(open=True)
+
+
+@dataclass(eq=False, slots=True)
+class Draw:
+    """One random call of one site.
+
+    Attributes:
+        site: whose call it was; a site called twice in a pass has two draws.
+        logits: natural logits t * alpha (B, C), attached to the encoder's graph.
+        noise: the uniforms pi or normals eps (B, C) behind the mask.
+        sampled: z (B, C), attached to ``logits`` where the family is pathwise.
+        mask: the same values as the network uses them, behind the gate of the pass.
+    """
+
+    site: ContextualDropout
+    logits: Tensor
+    noise: Tensor
+    sampled: Tensor
+    mask: Tensor
+
+    @property
+    def family(self) -> families.Family:
+        """The site's family."""
+        return self.site.family
+
+
+class ContextualDropout(nn.Module):
+    """Dropout whose keep probabilities depend on the sample.
+
+    ``alpha = h(U)``, ``z ~ q(z | alpha)``, ``x = U * z`` (Section 2 of the paper), with one logit per sample
+    and per entry of the axis ``dim``; masks are broadcast over all other axes. In ``train()`` masks are
+    sampled, in ``eval()`` the features are multiplied by the expected mask (the point estimate).
+
+    Args:
+        features: C, the size of the axis ``dim``.
+        p: initial drop rate, in (0, 1): the encoder's bias and the prior start at keep probability 1 - p.
+        family: ``"bernoulli"`` or ``"gaussian"``.
+        dim: the axis that gets its own logits: -1 after a linear layer, 1 (or -3) after a convolution, the
+            head axis on attention weights. Where it falls together with ``batch_dim`` the input is taken as
+            one sample without a batch axis.
+        reduction: gamma, the bottleneck's ratio; the bottleneck has max(1, C // gamma) units.
+        temperature: t in sigma_t(alpha) = sigmoid(t * alpha); it scales the encoder's learning rate.
+        batch_dim: the axis of the samples.
+        context_features: channels of ``context`` where it differs from ``features``.
+        negative_slope: of the encoder's leaky ReLU; 0 is a ReLU.
+        initialisation: of the encoder, ``"he"`` or ``"zero"`` (every sample starts at exactly p).
+        prior: ``"learned"`` or ``"fixed"``: whether the prior's keep-logit eta is trained.
+        prior_p: initial (or fixed) drop rate of the prior; p by default.
+        rescale: divide by the initial expected mask, a constant, so that a site put in the place of an
+            ``nn.Dropout`` keeps the scale of the activations.
+
+    Shape:
+        Input and output alike, any shape; logits, noise and masks are (B, C).
+
+    Example:
+        >>> site = ContextualDropout(8, p=0.2, reduction=4)
+        >>> u = torch.randn(5, 8)
+        >>> site(u).shape, site.keep_probability(u).shape
+        (torch.Size([5, 8]), torch.Size([5, 8]))
+        >>> site.prior_keep_probability
+        tensor(0.8000, grad_fn=<SigmoidBackward0>)
+        >>> torch.equal(site.eval()(u), u * site.keep_probability(u))
+        True
+    """
+
+    encoder: Encoder
+
+    def __init__(
+        self,
+        features: int,
+        p: float = 0.2,
+        *,
+        family: Literal["bernoulli", "gaussian"] = "bernoulli",
+        dim: int = -1,
+        reduction: int = 8,
+        temperature: float = 0.01,
+        batch_dim: int = 0,
+        context_features: int | None = None,
+        negative_slope: float = 0.1,
+        initialisation: Initialisation = "he",
+        prior: Literal["learned", "fixed"] = "learned",
+        prior_p: float | None = None,
+        rescale: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_drop_rate("p", p)
+        _check_drop_rate("prior_p", p if prior_p is None else prior_p)
+        _check_positive_integer("features", features)
+        _check_positive_integer("reduction", reduction)
+        _check_choice("initialisation", initialisation, ("he", "zero"))
+        _check_choice("prior", prior, ("learned", "fixed"))
+        if not (math.isfinite(temperature) and temperature > 0):
+            raise ValueError(f"temperature must be a positive number, got {temperature}")
+        self.p = p
+        self.family = families.by_name(family)
+        self.dim = dim
+        self.batch_dim = batch_dim
+        self.temperature = temperature
+        self.sampling = False
+        initial_logit = _logit(1 - p)
+        self.scale = 1 / self.family.mean(torch.tensor(initial_logit, dtype=torch.float64)).item() if rescale else 1.0
+        self.encoder = self._build_encoder(
+            features,
+            context_features or features,
+            reduction=reduction,
+            initial_logit=initial_logit / temperature,
+            negative_slope=negative_slope,
+            initialisation=initialisation,
+        )
+        prior_logit = torch.tensor(_logit(1 - (p if prior_p is None else prior_p)))
+        self.prior_logit = nn.Parameter(prior_logit, requires_grad=prior == "learned")
+
+    def _build_encoder(self, features: int, context_features: int, **options: Any) -> Encoder:
+        return Encoder(features, context_features, **options)
+
+    @property
+    def features(self) -> int:
+        """C, the number of logits per sample."""
+        return self.encoder.features
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether a call samples a mask: in training mode, or inside :func:`contextual_dropout.sampling`."""
+        return self.training or self.sampling
+
+    @property
+    def prior_keep_probability(self) -> Tensor:
+        """sigmoid(eta), a scalar, differentiable in eta."""
+        return self.prior_logit.sigmoid()
+
+    def forward(self, u: Tensor, context: Tensor | None = None) -> Tensor:
+        """Mask the features ``u``; the encoder reads ``context`` if given, else ``u``."""
+        if self.stochastic:
+            return masked(self, u, context)
+        return self.apply_mask(u, self.family.mean(self.logits(u, context)))
+
+    def keep_probability(self, u: Tensor, context: Tensor | None = None) -> Tensor:
+        """sigma_t(alpha), (B, C), differentiable in phi."""
+        return self.logits(u, context).sigmoid()
+
+    def logits(self, u: Tensor, context: Tensor | None = None, gate: Gate | None = None) -> Tensor:
+        """Natural logits t * alpha (B, C).
+
+        They are computed in the encoder's own precision also under autocast: with t = 0.01 a drop rate of
+        0.2 is a logit of 139, where half precision could not tell one sample's rate from another's.
+
+        Args:
+            u: the features to be masked.
+            context: what the encoder reads instead: (B, C_context), or any shape with the axis ``dim``.
+            gate: decides, when gradients flow back, whether they go on into what the encoder read; they
+                never do without one.
+        """
+        x = u if context is None else context
+        dtype = self.encoder.expand_bias.dtype
+        if x.ndim == 0:
+            raise ValueError(f"{self._label()} got a scalar; it needs an axis of {self.features} features")
+        if context is None:
+            pooled = self._pool(u, dtype)
+        elif context.ndim == 2 and u.ndim != 2:
+            pooled = context.to(dtype)
+        else:
+            pooled = self._pool(context, dtype)
+        self._check_width(pooled, x, context is not None)
+        pooled = pooled.detach() if gate is None else gate(pooled)
+        if torch.is_autocast_enabled(u.device.type):
+            with torch.autocast(u.device.type, enabled=False):
+                alpha: Tensor = self.encoder(pooled)
+        else:
+            alpha = self.encoder(pooled)
+        return self.temperature * alpha
+
+    def apply_mask(self, u: Tensor, mask: Tensor) -> Tensor:
+        """Multiply ``u`` by a mask (B, C), broadcast over the other axes, and by the constant rescale."""
+        if self.scale != 1.0:
+            mask = mask * self.scale
+        batch_dim, dim = self._axes(u)
+        samples = 1 if batch_dim is None else u.shape[batch_dim]
+        if mask.shape != (samples, u.shape[dim]):
+            raise ValueError(
+                f"{self._label()} has a mask of shape {tuple(mask.shape)} for an input of shape {tuple(u.shape)}: "
+                f"a context must have as many samples as the input, and features must be {u.shape[dim]}"
+            )
+        if batch_dim is not None and batch_dim > dim:
+            mask = mask.mT
+        shape = [size if axis in (batch_dim, dim) else 1 for axis, size in enumerate(u.shape)]
+        return u * mask.reshape(shape).to(u.dtype)
+
+    def _axes(self, u: Tensor) -> tuple[int | None, int]:
+        """Where the samples and the features are; no batch axis if the two coincide."""
+        if not -u.ndim <= self.dim < u.ndim or not -u.ndim <= self.batch_dim < u.ndim:
+            raise ValueError(
+                f"{self._label()} has dim={self.dim} and batch_dim={self.batch_dim}, but its input has shape "
+                f"{tuple(u.shape)}: give the axes of the features and of the samples"
+            )
+        batch_dim, dim = self.batch_dim % u.ndim, self.dim % u.ndim
+        return (None if batch_dim == dim else batch_dim), dim
+
+    def _pool(self, u: Tensor, dtype: torch.dtype) -> Tensor:
+        batch_dim, dim = self._axes(u)
+        if batch_dim is None:
+            return pool(u.unsqueeze(0), 0, dim + 1, dtype)
+        return pool(u, batch_dim, dim, dtype)
+
+    def _check_width(self, pooled: Tensor, x: Tensor, is_context: bool) -> None:
+        if isinstance(self.encoder, LazyEncoder):
+            return
+        expected = self.encoder.reduce_weight.shape[1]
+        if pooled.shape[1] != expected:
+            name = "context_features" if is_context else "features"
+            raise ValueError(
+                f"{self._label()} got {'a context' if is_context else 'an input'} of shape {tuple(x.shape)} with "
+                f"{pooled.shape[1]} features on axis dim={self.dim}, but was built for {name}={expected}: change "
+                f"{name}, or set dim to the axis of the {expected} features"
+            )
+
+    def _label(self) -> str:
+        return f"{type(self).__name__}({self.features}, family={self.family.name!r})"
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.features or 'lazy'}, p={self.p}, family={self.family.name!r}, dim={self.dim}, "
+            f"reduction={self.encoder.reduction}, temperature={self.temperature}"
+        )
+
+
+class LazyContextualDropout(ContextualDropout):
+    """A site that learns ``features`` from its first input and then becomes a :class:`ContextualDropout`.
+
+    Takes all options of :class:`ContextualDropout` but ``features`` and ``context_features``.
+
+    Example:
+        >>> site = LazyContextualDropout(p=0.1, dim=1)
+        >>> site(torch.randn(2, 16, 4, 4)).shape
+        torch.Size([2, 16, 4, 4])
+        >>> type(site).__name__, site.features
+        ('ContextualDropout', 16)
+    """
+
+    def __init__(self, p: float = 0.2, **options: Any) -> None:
+        super().__init__(1, p, **options)
+
+    def _build_encoder(self, features: int, context_features: int, **options: Any) -> Encoder:
+        return LazyEncoder(**options)
+
+    def forward(self, u: Tensor, context: Tensor | None = None) -> Tensor:
+        out = super().forward(u, context)
+        self.__class__ = ContextualDropout  # type: ignore[assignment]
+        return out
+
+
+def masked(site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
+    """Features ``u`` under a freshly sampled mask of ``site``: one random call, open to torch function modes."""
+    if has_torch_function_unary(u):
+        return handle_torch_function(masked, (u,), site, u, context)
+    # The same closed gate that a recorded pass has: activation checkpointing, which repeats this call outside
+    # of any recording, compares what the two passes saved for backward.
+    logits = site.logits(u, context, _CLOSED)
+    mask = site.family.sample(logits, site.family.noise(logits))
+    return site.apply_mask(u, _OPEN(mask))
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability) - math.log1p(-probability)
+
+
+def _check_drop_rate(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(
+            f"{name} is a drop rate strictly between 0 and 1, got {value}; to have no dropout, leave the site out"
+        )
+
+
+def _check_positive_integer(name: str, value: int) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"unknown {name} {value!r}: expected one of {', '.join(map(repr, choices))}")

@@ -1,0 +1,108 @@
+"""A recorded pass with its rewards: what an estimator is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from contextual_dropout.divergence import Divergence
+from contextual_dropout.families import Family
+from contextual_dropout.rerun import CommonNoise, FreshNoise, Noise, rerun
+from contextual_dropout.site import Draw
+from contextual_dropout.tape import Recording, Sampler
+
+__all__ = ["Outcome", "Trial", "sample"]
+
+
+def sample(family: Family, logits: Tensor, noise: Tensor) -> Tensor:
+    """The ordinary :data:`~contextual_dropout.tape.Sampler`: what the family makes of the noise."""
+    return family.sample(logits, noise)
+
+
+class Outcome:
+    """Log-likelihood and costs of one pass, per example.
+
+    Args:
+        log_likelihood: log p(y | x, z), (B,).
+        costs: of the draws from ``first`` on, (B,) each.
+        first: index of the draw that the first cost belongs to.
+        kl_weight: what the costs are multiplied by.
+        divergence: says which costs a draw influences.
+    """
+
+    def __init__(
+        self, log_likelihood: Tensor, costs: Sequence[Tensor], first: int, kl_weight: float, divergence: Divergence
+    ) -> None:
+        self.log_likelihood = log_likelihood
+        self.costs = costs
+        self._first = first
+        self._kl_weight = kl_weight
+        self._divergence = divergence
+
+    def reward(self, index: int) -> Tensor:
+        """The part of the ELBO's sample that the mask of draw ``index`` influences, (B,), detached."""
+        reward = self.log_likelihood.detach()
+        for cost in self.costs[index + self._divergence.first_dependent - self._first :]:
+            reward = reward - self._kl_weight * cost.detach()
+        return reward
+
+
+class Trial:
+    """The true pass of one step, and the means to ask "what if" of it.
+
+    Args:
+        closure: gives the per-example log-likelihood.
+        recording: of the closure's true pass.
+        log_likelihood: what it returned, (B,), attached.
+        divergence: closed-form or sampled KL.
+        kl_weight: the weight of the costs.
+    """
+
+    def __init__(
+        self,
+        closure: Callable[[], Tensor],
+        recording: Recording,
+        log_likelihood: Tensor,
+        divergence: Divergence,
+        kl_weight: float,
+    ) -> None:
+        self.recording = recording
+        self.kl_weight = kl_weight
+        costs = [divergence(draw) for draw in recording.draws]
+        self.true = Outcome(log_likelihood, costs, 0, kl_weight, divergence)
+        self._closure = closure
+        self._divergence = divergence
+
+    @property
+    def draws(self) -> list[Draw]:
+        """All draws of the true pass, in call order."""
+        return self.recording.draws
+
+    @property
+    def score_draws(self) -> list[tuple[int, Draw]]:
+        """The draws, with their indices, whose masks carry no pathwise gradient but whose logits want one."""
+        return [(i, d) for i, d in enumerate(self.draws) if not d.sampled.requires_grad and d.logits.requires_grad]
+
+    @property
+    def pathwise_draws(self) -> list[Draw]:
+        """The draws whose masks are differentiable in their logits."""
+        return [draw for draw in self.draws if draw.sampled.requires_grad]
+
+    def counterfactual(self, index: int, mask: Tensor, sampler: Sampler = sample) -> Outcome:
+        """The outcome with ``mask`` at draw ``index``, the noise being the same everywhere."""
+        return self._rerun(index, mask, sampler, CommonNoise(self.recording))
+
+    def resample(self, index: int) -> Outcome:
+        """The outcome with everything from draw ``index`` on drawn anew."""
+        draw = self.draws[index]
+        mask = draw.family.sample(draw.logits.detach(), draw.family.noise(draw.logits.detach()))
+        return self._rerun(index, mask, sample, FreshNoise(self.recording))
+
+    def _rerun(self, index: int, mask: Tensor, sampler: Sampler, noise: Noise) -> Outcome:
+        log_likelihood, draws = rerun(self.recording, self._closure, index, mask, sampler, noise)
+        influenced = self._divergence.first_dependent
+        with torch.no_grad():
+            costs = [self._divergence(draw) for draw in draws[influenced:]]
+        return Outcome(log_likelihood, costs, index + influenced, self.kl_weight, self._divergence)

@@ -1,0 +1,298 @@
+"""The metrics against values worked by hand and against other implementations, in parts and in any order."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from sklearn.metrics import roc_auc_score, roc_curve
+from torch import Tensor
+from torchmetrics import Metric
+
+from contextual_dropout.metrics import (
+    OutOfDistribution,
+    PAvPU,
+    RiskCoverage,
+    double_softmax_log_likelihood,
+    predictive_log_likelihood,
+    risk_coverage_curve,
+)
+from contextual_dropout.significance import independent_t, paired_t, top_two_p_value
+
+Batch = tuple[Tensor, Tensor]
+
+
+def p_values_and_accuracies(n: int = 40) -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(n, generator=generator) ** 4, torch.rand(n, generator=generator)
+
+
+def uncertainties_with_ties_and_correct(n: int = 40) -> Batch:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 9, (n,), generator=generator) / 4, torch.rand(n, generator=generator) > 0.3
+
+
+CASES: dict[Callable[..., Metric], Callable[[], Batch]] = {
+    PAvPU: p_values_and_accuracies,
+    RiskCoverage: uncertainties_with_ties_and_correct,
+    OutOfDistribution: uncertainties_with_ties_and_correct,
+}
+every_metric = pytest.mark.parametrize("metric", CASES, ids=lambda metric: metric.__name__)
+
+
+def value(metric: Callable[..., Metric], *batches: Batch) -> Any:
+    instance = metric()
+    for batch in batches:
+        instance.update(*batch)
+    return instance.compute()
+
+
+@every_metric
+def test_two_halves_equal_the_whole(metric: Callable[..., Metric]) -> None:
+    x, y = CASES[metric]()
+    torch.testing.assert_close(value(metric, (x[:13], y[:13]), (x[13:], y[13:])), value(metric, (x, y)))
+
+
+@every_metric
+def test_order_plays_no_part(metric: Callable[..., Metric]) -> None:
+    x, y = CASES[metric]()
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(value(metric, (x[order], y[order])), value(metric, (x, y)))
+
+
+@every_metric
+def test_an_empty_batch_changes_nothing(metric: Callable[..., Metric]) -> None:
+    x, y = CASES[metric]()
+    torch.testing.assert_close(value(metric, (x, y), (x[:0], y[:0])), value(metric, (x, y)))
+
+
+@every_metric
+def test_merged_states_equal_the_whole(metric: Callable[..., Metric]) -> None:
+    x, y = CASES[metric]()
+    first, second = metric(), metric()
+    first.update(x[:13], y[:13])
+    second.update(x[13:], y[13:])
+    first.merge_state(second)
+    torch.testing.assert_close(first.compute(), value(metric, (x, y)))
+
+
+@every_metric
+def test_reset_forgets(metric: Callable[..., Metric]) -> None:
+    x, y = CASES[metric]()
+    instance = metric()
+    instance.update(x[:5], y[:5])
+    instance.reset()
+    instance.update(x[5:], y[5:])
+    torch.testing.assert_close(instance.compute(), value(metric, (x[5:], y[5:])))
+
+
+@every_metric
+def test_a_wrong_shape_is_named(metric: Callable[..., Metric]) -> None:
+    x, y = CASES[metric]()
+    with pytest.raises(ValueError, match=r"\(40,\).* \(39,\): expected \(B,\) for both"):
+        metric().update(x, y[1:])
+
+
+@every_metric
+def test_nan_is_named(metric: Callable[..., Metric]) -> None:
+    x, y = CASES[metric]()
+    x[3] = float("nan")
+    with pytest.raises(ValueError, match="is NaN at index 3"):
+        metric().update(x, y)
+
+
+def synchronise(rank: int, address: str, splits: list[int]) -> None:
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    for metric, case in CASES.items():
+        x, y = case()
+        for split in splits:
+            mine = slice(None, split) if rank == 0 else slice(split, None)
+            instance = metric()
+            if len(x[mine]):  # a process may see no example at all
+                instance.update(x[mine], y[mine])
+            else:
+                instance._update_count = 1  # silences torchmetrics' "compute before update"
+            whole = metric(distributed_available_fn=lambda: False)
+            whole.update(x, y)
+            torch.testing.assert_close(instance.compute(), whole.compute())
+            if isinstance(instance, RiskCoverage):
+                torch.testing.assert_close(instance.curve(), risk_coverage_curve(x, y))
+                assert len(instance.uncertainty) <= 1, "curve() left the states of all processes behind"
+    dist.destroy_process_group()
+
+
+def test_two_processes_equal_one(tmp_path: Path) -> None:
+    mp.spawn(synchronise, (f"file://{tmp_path / 'store'}", [13, 40]), nprocs=2)
+
+
+def test_pavpu_of_hard_accuracies_by_hand() -> None:
+    metric = PAvPU(threshold=0.05)
+    p = torch.tensor([0.01, 0.02, 0.03, 0.049, 0.05, 0.5, 0.9])
+    metric.update(p, torch.tensor([True, True, True, False, True, False, True]))
+    counts = [metric.accurate_certain, metric.accurate_uncertain]
+    counts += [metric.inaccurate_certain, metric.inaccurate_uncertain]
+    assert [c.item() for c in counts] == [3, 2, 1, 1]
+    assert metric.compute().item() == pytest.approx(4 / 7)
+
+
+def test_pavpu_of_soft_accuracies_by_hand() -> None:
+    metric = PAvPU(threshold=0.1)
+    metric.update(torch.tensor([0.01, 0.2]), torch.tensor([0.75, 0.25]))
+    counts = [metric.accurate_certain, metric.accurate_uncertain]
+    counts += [metric.inaccurate_certain, metric.inaccurate_uncertain]
+    assert [c.item() for c in counts] == [0.75, 0.25, 0.25, 0.75]
+    assert metric.compute().item() == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("test", [paired_t, independent_t])
+def test_pavpu_of_samples_is_that_of_their_p_values(test: Any) -> None:
+    samples = torch.randn(6, 50, 4, generator=torch.Generator().manual_seed(4)).softmax(-1)
+    correct = torch.rand(50, generator=torch.Generator().manual_seed(5))
+    by_samples, by_p = PAvPU(threshold=0.3, test=test), PAvPU(threshold=0.3)
+    by_samples.update(samples, correct)
+    by_p.update(top_two_p_value(samples, test), correct)
+    assert by_samples.metric_state == by_p.metric_state
+    assert 0 < by_p.accurate_certain < correct.sum()
+
+
+def test_pavpu_of_nothing_is_zero() -> None:
+    metric = PAvPU()
+    with pytest.warns(UserWarning, match="before the ``update``"):
+        assert metric.compute().item() == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "correct", "message"),
+    [
+        (torch.tensor([1.5]), torch.tensor([True]), "p_values range from 1.5"),
+        (torch.tensor([0.5]), torch.tensor([2.0]), "correct range from 2"),
+        (torch.full((3, 1, 2), 4.0), torch.tensor([True]), "expected probabilities"),
+        (torch.full((3, 1, 2), float("nan")), torch.tensor([True]), "expected probabilities"),
+        (torch.full((3, 1, 1), 0.5), torch.tensor([True]), "C >= 2"),
+        (torch.full((3, 2), 0.5), torch.tensor([True, True]), r"expected \(K, B, C\)"),
+    ],
+)
+def test_pavpu_refuses(first: Tensor, correct: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PAvPU().update(first, correct)
+
+
+def test_pavpu_refuses_a_threshold_in_percent() -> None:
+    with pytest.raises(ValueError, match="threshold is 5"):
+        PAvPU(threshold=5)
+
+
+def test_log_likelihood_averages_before_the_log() -> None:
+    samples = torch.tensor([[[0.9, 0.1], [0.5, 0.5]], [[0.1, 0.9], [0.25, 0.75]]])
+    expected = torch.tensor([math.log(0.5), math.log(0.625)], dtype=torch.float64)
+    torch.testing.assert_close(predictive_log_likelihood(samples, torch.tensor([0, 1])), expected, atol=1e-7, rtol=0)
+
+
+def test_log_likelihood_of_an_impossible_label_is_minus_infinity() -> None:
+    assert predictive_log_likelihood(torch.tensor([[[1.0, 0.0]]]), torch.tensor([1])).item() == -math.inf
+
+
+def test_double_softmax_by_hand() -> None:
+    samples = torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]])
+    expected = 0.3 - math.log(math.exp(0.7) + math.exp(0.3))
+    assert double_softmax_log_likelihood(samples, torch.tensor([1])).item() == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_double_softmax_of_a_perfect_classifier(classes: int) -> None:
+    samples, labels = torch.eye(classes)[None], torch.arange(classes)
+    expected = torch.full((classes,), 1 - math.log(math.e + classes - 1), dtype=torch.float64)
+    torch.testing.assert_close(double_softmax_log_likelihood(samples, labels), expected)
+    assert predictive_log_likelihood(samples, labels).tolist() == [0.0] * classes
+
+
+@pytest.mark.parametrize("log_likelihood", [predictive_log_likelihood, double_softmax_log_likelihood])
+@pytest.mark.parametrize(
+    ("samples", "labels", "message"),
+    [
+        (torch.full((2, 3), 0.5), torch.tensor([0, 0, 0]), r"expected \(K, B, C\)"),
+        (torch.randn(4, 3, 2) * 9 + 20, torch.tensor([0, 0, 0]), "apply a softmax"),
+        (torch.full((2, 3, 2), 0.5), torch.tensor([0, 0]), r"expected \(3,\) class indices"),
+        (torch.full((2, 3, 2), 0.5), torch.tensor([0.0, 0.0, 0.0]), "class indices"),
+        (torch.full((2, 3, 2), 0.5), torch.tensor([0, 2, 1]), "range from 0 to 2"),
+        (torch.full((2, 3, 2), 0.5), torch.tensor([0, -1, 1]), "range from -1"),
+    ],
+)
+def test_log_likelihoods_refuse(log_likelihood: Any, samples: Tensor, labels: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        log_likelihood(samples, labels)
+
+
+def test_risk_coverage_by_hand() -> None:
+    coverage, risk = risk_coverage_curve(torch.tensor([3.0, 1.0, 2.0]), torch.tensor([False, True, False]))
+    torch.testing.assert_close(coverage, torch.tensor([1 / 3, 2 / 3, 1], dtype=torch.float64))
+    torch.testing.assert_close(risk, torch.tensor([0, 1 / 2, 2 / 3], dtype=torch.float64))
+
+
+def test_risk_with_ties_is_the_mean_over_all_orders() -> None:
+    uncertainty = torch.tensor([0.2, 0.2, 0.2, 0.1, 0.5, 0.5])
+    correct = torch.tensor([1.0, 0.0, 0.25, 0.5, 0.0, 1.0])
+    risks = []
+    for order in itertools.permutations(range(6)):
+        u, loss = uncertainty[list(order)], 1 - correct[list(order)].double()
+        if (u.diff() >= 0).all():
+            risks.append(torch.stack([loss[:k].mean() for k in range(1, 7)]))
+    assert len(risks) == 12
+    torch.testing.assert_close(risk_coverage_curve(uncertainty, correct)[1], torch.stack(risks).mean(0))
+
+
+def test_aurc_equals_brute_force_without_ties() -> None:
+    generator = torch.Generator().manual_seed(6)
+    uncertainty, correct = torch.randn(200, generator=generator), torch.rand(200, generator=generator) > 0.4
+    ranked = sorted(zip(uncertainty.tolist(), correct.tolist(), strict=True))
+    expected = sum(sum(not right for _, right in ranked[:k]) / k for k in range(1, 201)) / 200
+    assert value(RiskCoverage, (uncertainty, correct)).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_aurc_of_a_constant_uncertainty_is_the_error_rate() -> None:
+    assert value(RiskCoverage, (torch.ones(8), torch.arange(8) < 5)).item() == pytest.approx(3 / 8)
+
+
+def test_metrics_without_a_value_are_nan() -> None:
+    one_kind = value(OutOfDistribution, (torch.rand(5), torch.zeros(5, dtype=torch.bool)))
+    empty = value(OutOfDistribution, (torch.rand(0), torch.zeros(0, dtype=torch.bool)))
+    assert all(v.isnan() for v in (*one_kind.values(), *empty.values()))
+    assert value(RiskCoverage, (torch.rand(0), torch.rand(0))).isnan()
+    coverage, risk = RiskCoverage().curve()
+    assert coverage.shape == risk.shape == (0,)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_ood_equals_scikit_learn(scale: float) -> None:
+    generator = torch.Generator().manual_seed(7)
+    is_ood = torch.rand(300, generator=generator) > 0.6
+    uncertainty = scale * ((torch.randn(300, generator=generator) + is_ood) * 8).round()
+    result = value(OutOfDistribution, (uncertainty, is_ood))
+    fpr, tpr, _ = roc_curve(is_ood.numpy(), uncertainty.numpy(), drop_intermediate=False)
+    assert result["auroc"].item() == pytest.approx(roc_auc_score(is_ood.numpy(), uncertainty.numpy()), abs=1e-6)
+    assert result["fpr95"].item() == pytest.approx(fpr[tpr >= 0.95][0], abs=1e-6)
+
+
+def test_fpr95_takes_exactly_95_percent() -> None:
+    # The 20th of 20 OOD examples lies below every other: 19 of 20 are flagged before one of 4 is a false alarm.
+    uncertainty = torch.cat([torch.full((19,), 10.0), torch.tensor([0.0]), torch.tensor([1.0, 1.0, 1.0, 20.0])])
+    result = value(OutOfDistribution, (uncertainty, torch.arange(24) < 20))
+    assert result["fpr95"].item() == 0.25
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_perfect_and_an_inverted_detector(sign: int) -> None:
+    result = value(OutOfDistribution, (sign * torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.arange(4) >= 2))
+    assert (result["auroc"].item(), result["fpr95"].item()) == ((1.0, 0.0) if sign == 1 else (0.0, 1.0))
+
+
+def test_ood_refuses_labels_that_are_not_bool() -> None:
+    with pytest.raises(ValueError, match="expected bool"):
+        OutOfDistribution().update(torch.rand(3), torch.tensor([0, 1, 2]))
