@@ -29,7 +29,7 @@ class SaturationWarning(UserWarning):
 
 def closure_called_sites(model: nn.Module, recording: Recording) -> None:
     """At least one site has to have sampled, and every one that did has to belong to the model."""
-    sites = [module for module in model.modules() if isinstance(module, ContextualDropout)]
+    sites = {module for module in model.modules() if isinstance(module, ContextualDropout)}
     if not sites:
         raise RuntimeError("the model has no contextual dropout site: add cd.ContextualDropout layers to it first")
     if not any(site.stochastic for site in sites):
@@ -40,7 +40,7 @@ def closure_called_sites(model: nn.Module, recording: Recording) -> None:
             "to ELBO, and the sites must be on the path that computes its value"
         )
     for draw in recording.draws:
-        if not any(draw.site is site for site in sites):
+        if draw.site not in sites:
             raise RuntimeError(
                 f"the closure called a site of {draw.site.features} features that is not part of the model given to "
                 "ELBO: give ELBO the module that contains all sites of the closure"

@@ -33,7 +33,7 @@ class ClosedForm:
 
     def __call__(self, draw: Draw) -> Tensor:
         prior = draw.site.prior_logit.to(draw.logits.dtype)
-        return draw.family.kl(draw.logits, prior).sum(-1)
+        return draw.family.kl(draw.logits, prior)
 
 
 class LogRatio:

@@ -42,16 +42,18 @@ def pool(u: Tensor, batch_dim: int, dim: int, dtype: torch.dtype | None = None) 
 
 
 class Encoder(nn.Module):
-    """h: (B, C) -> (B, C), two linear layers around a bottleneck (Section 2.3 of the paper).
+    """t h: (B, C) -> (B, C), two linear layers around a bottleneck (Section 2.3 of the paper).
 
     ``alpha = Phi_2 F_NL(Phi_1 x)`` with Phi_1: C_context -> W, Phi_2: W -> C and W = max(1, C_context // gamma).
-    A gamma larger than the number of channels therefore means a bottleneck of width one.
+    A gamma larger than the number of channels therefore means a bottleneck of width one. The output is the
+    natural logit ``t * alpha``.
 
     Args:
         features: C, the number of logits.
         context_features: the number of channels that the encoder reads.
         reduction: gamma.
-        initial_logit: the bias of the last layer, i.e. alpha where the weights contribute nothing.
+        temperature: t.
+        initial_logit: the output where the weights contribute nothing; the last layer's bias is that over t.
         negative_slope: of the leaky ReLU; 0 is a ReLU.
         initialisation: ``"he"`` (the paper's) or ``"zero"`` (last layer's weights zero: every input starts
             with the same logit, and the gradient still reaches the last layer at once).
@@ -63,6 +65,7 @@ class Encoder(nn.Module):
         context_features: int,
         *,
         reduction: int,
+        temperature: float,
         initial_logit: float,
         negative_slope: float = 0.1,
         initialisation: Initialisation = "he",
@@ -70,6 +73,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.features = features
         self.reduction = reduction
+        self.temperature = temperature
         self.initial_logit = initial_logit
         self.negative_slope = negative_slope
         self.initialisation = initialisation
@@ -88,12 +92,13 @@ class Encoder(nn.Module):
             nn.init.kaiming_normal_(self.expand_weight, nonlinearity="linear")
         else:
             nn.init.zeros_(self.expand_weight)
-        nn.init.constant_(self.expand_bias, self.initial_logit)
+        nn.init.constant_(self.expand_bias, self.initial_logit / self.temperature)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits alpha (B, C) for pooled features (B, C_context)."""
+        """Natural logits t * alpha (B, C) for pooled features (B, C_context)."""
         hidden = F.leaky_relu(F.linear(x, self.reduce_weight, self.reduce_bias), self.negative_slope)
-        return F.linear(hidden, self.expand_weight, self.expand_bias)
+        # t times the last layer, with t where it meets the fewest numbers.
+        return F.linear(self.temperature * hidden, self.expand_weight, self.temperature * self.expand_bias)
 
     def extra_repr(self) -> str:
         width, context_features = self.reduce_weight.shape

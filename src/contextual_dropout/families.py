@@ -19,7 +19,7 @@ noise grow with the probability of keeping.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -27,12 +27,12 @@ from torch import Tensor
 
 __all__ = ["Bernoulli", "Family", "Gaussian", "by_name"]
 
-#: Gaussian log-variances are clipped here, so that the variance and its gradient stay finite in float32.
+#: Gaussian log-variances, and their differences, are clipped here: variances stay finite in float32.
 MAX_LOG_VARIANCE = 40.0
 
 
 class Family(Protocol):
-    """What a site, an objective and an estimator may ask of a family; every tensor is elementwise."""
+    """What a site, an objective and an estimator may ask of a family; logits, noise and masks are (..., C)."""
 
     name: str
     pathwise: bool
@@ -59,8 +59,8 @@ class Family(Protocol):
         """log q(z) in nats."""
 
     @staticmethod
-    def kl(logits: Tensor, prior_logits: Tensor) -> Tensor:
-        """KL(q || p) in nats, in closed form."""
+    def kl(logits: Tensor, prior_logit: Tensor) -> Tensor:
+        """KL(q || p) in nats, in closed form, summed over the last axis."""
 
 
 class Bernoulli:
@@ -104,16 +104,11 @@ class Bernoulli:
         return mask * F.logsigmoid(logits) + (1 - mask) * F.logsigmoid(-logits)
 
     @staticmethod
-    def kl(logits: Tensor, prior_logits: Tensor) -> Tensor:
-        """keep log(keep / keep_0) + (1 - keep) log((1 - keep) / (1 - keep_0)).
-
-        Written with softplus, so that it is right for any logits and has no 0 * inf.
-        """
-        keep = logits.sigmoid()
-        softplus = F.softplus(logits)  # -log(1 - keep); minus the logits it is -log(keep)
-        prior_softplus = F.softplus(prior_logits)
-        kept = (prior_softplus - prior_logits) - (softplus - logits)
-        return keep * kept + (1 - keep) * (prior_softplus - softplus)
+    def kl(logits: Tensor, prior_logit: Tensor) -> Tensor:
+        """sum keep log(keep / keep_0) + (1 - keep) log((1 - keep) / (1 - keep_0)), for a scalar prior."""
+        if not _differentiated(logits, prior_logit):
+            return _bernoulli_kl(logits, prior_logit)[0]
+        return _BernoulliKL.apply(logits, prior_logit)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class Gaussian:
@@ -136,7 +131,9 @@ class Gaussian:
     @staticmethod
     def sample(logits: Tensor, noise: Tensor) -> Tensor:
         """z = 1 + exp(-a / 2) eps."""
-        return 1 + (_log_variance(logits) / 2).exp() * noise
+        if not _differentiated(logits):
+            return _gaussian_sample(logits, noise)
+        return _GaussianSample.apply(logits, noise)  # type: ignore[no-any-return, no-untyped-call]
 
     @staticmethod
     def antithetic(logits: Tensor, noise: Tensor) -> Tensor:
@@ -151,14 +148,15 @@ class Gaussian:
     @staticmethod
     def log_prob(mask: Tensor, logits: Tensor) -> Tensor:
         """log N(z; 1, exp(-a))."""
-        log_variance = _log_variance(logits)
+        log_variance = (-logits).clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE)
         return -0.5 * ((mask - 1).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi))
 
     @staticmethod
-    def kl(logits: Tensor, prior_logits: Tensor) -> Tensor:
-        """KL(N(1, v) || N(1, v_0)) = (v / v_0 - 1 - log(v / v_0)) / 2."""
-        log_ratio = _log_variance(logits) - _log_variance(prior_logits)
-        return 0.5 * (torch.expm1(log_ratio) - log_ratio)
+    def kl(logits: Tensor, prior_logit: Tensor) -> Tensor:
+        """sum KL(N(1, v) || N(1, v_0)) = (v / v_0 - 1 - log(v / v_0)) / 2, for a scalar prior."""
+        if not _differentiated(logits, prior_logit):
+            return _gaussian_kl(logits, prior_logit)[0]
+        return _GaussianKL.apply(logits, prior_logit)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def by_name(name: str) -> Family:
@@ -174,5 +172,80 @@ def _indicator_less(left: Tensor, right: Tensor) -> Tensor:
     return torch.lt(left, right, out=torch.empty_like(right))
 
 
-def _log_variance(logits: Tensor) -> Tensor:
-    return (-logits).clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE)
+def _differentiated(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+# The functions below have their derivatives in closed form. Masks are as large as activations, and autograd's
+# chain through the elementary operations would touch each of them some twenty times in a training step.
+
+
+class _BernoulliKL(torch.autograd.Function):
+    """d/da = keep (1 - keep) (a - b), d/db = keep_0 - keep."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, prior_logit: Tensor) -> Tensor:
+        value, keep = _bernoulli_kl(logits, prior_logit)
+        ctx.save_for_backward(logits, prior_logit, keep)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        logits, prior_logit, keep = ctx.saved_tensors
+        slope = torch.addcmul(keep, keep, keep, value=-1).mul_(logits - prior_logit).mul_(gradient.unsqueeze(-1))
+        to_prior = gradient * (logits.shape[-1] * prior_logit.sigmoid() - keep.sum(-1))
+        return slope, to_prior.sum()
+
+
+def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor]:
+    """sum softplus(b) - softplus(-a) - (1 - keep) a - keep b, and keep."""
+    largest = 0.9 * math.log(torch.finfo(logits.dtype).max)  # beyond it keep is 0 or 1 to the last digit
+    bounded = logits.clamp(-largest, largest)
+    inverse = bounded.neg().exp_().add_(1)  # 1 / keep
+    keep = inverse.reciprocal()
+    entropy = inverse.log_().addcmul_(bounded, keep, value=-1).add_(bounded)
+    value = logits.shape[-1] * F.softplus(prior_logit) - prior_logit * keep.sum(-1) - entropy.sum(-1)
+    return value, keep
+
+
+class _GaussianSample(torch.autograd.Function):
+    """dz/da = -(z - 1) / 2."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, noise: Tensor) -> Tensor:
+        mask = _gaussian_sample(logits, noise)
+        ctx.save_for_backward(mask)
+        return mask
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return torch.addcmul(gradient, gradient, mask, value=-1).mul_(0.5), None
+
+
+def _gaussian_sample(logits: Tensor, noise: Tensor) -> Tensor:
+    deviation = (-0.5 * logits).clamp_(-MAX_LOG_VARIANCE / 2, MAX_LOG_VARIANCE / 2).exp_()
+    return deviation.mul_(noise).add_(1)
+
+
+class _GaussianKL(torch.autograd.Function):
+    """d/db = -d/da = (exp(b - a) - 1) / 2."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, prior_logit: Tensor) -> Tensor:
+        value, ratio = _gaussian_kl(logits, prior_logit)
+        ctx.save_for_backward(ratio)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        (ratio,) = ctx.saved_tensors
+        half = 0.5 * gradient
+        return (1 - ratio).mul_(half.unsqueeze(-1)), (half * (ratio.sum(-1) - ratio.shape[-1])).sum()
+
+
+def _gaussian_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor]:
+    """sum (exp(b - a) - 1 - (b - a)) / 2, and exp(b - a), the ratio of the variances."""
+    log_ratio = (prior_logit - logits).clamp_(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE)
+    ratio = log_ratio.exp()
+    return 0.5 * (ratio.sum(-1) - log_ratio.sum(-1) - logits.shape[-1]), ratio

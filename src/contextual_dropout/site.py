@@ -119,7 +119,6 @@ class ContextualDropout(nn.Module):
         self.family = families.by_name(family)
         self.dim = dim
         self.batch_dim = batch_dim
-        self.temperature = temperature
         self.sampling = False
         initial_logit = _logit(1 - p)
         self.scale = 1 / self.family.mean(torch.tensor(initial_logit, dtype=torch.float64)).item() if rescale else 1.0
@@ -127,7 +126,8 @@ class ContextualDropout(nn.Module):
             features,
             context_features or features,
             reduction=reduction,
-            initial_logit=initial_logit / temperature,
+            temperature=temperature,
+            initial_logit=initial_logit,
             negative_slope=negative_slope,
             initialisation=initialisation,
         )
@@ -188,10 +188,10 @@ class ContextualDropout(nn.Module):
         pooled = pooled.detach() if gate is None else gate(pooled)
         if torch.is_autocast_enabled(u.device.type):
             with torch.autocast(u.device.type, enabled=False):
-                alpha: Tensor = self.encoder(pooled)
+                logits: Tensor = self.encoder(pooled)
         else:
-            alpha = self.encoder(pooled)
-        return self.temperature * alpha
+            logits = self.encoder(pooled)
+        return logits
 
     def apply_mask(self, u: Tensor, mask: Tensor) -> Tensor:
         """Multiply ``u`` by a mask (B, C), broadcast over the other axes, and by the constant rescale."""
@@ -243,7 +243,7 @@ class ContextualDropout(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"{self.features or 'lazy'}, p={self.p}, family={self.family.name!r}, dim={self.dim}, "
-            f"reduction={self.encoder.reduction}, temperature={self.temperature}"
+            f"reduction={self.encoder.reduction}, temperature={self.encoder.temperature}"
         )
 
 

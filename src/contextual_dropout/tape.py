@@ -151,15 +151,15 @@ class Recording(TorchFunctionMode):
         if func is F.batch_norm and (call := BatchNormCall(*args, **kwargs)).training:
             self.norms[call.layer].append(BatchStatistics(call.input.detach()))
         target = kwargs.get("out", args[0] if args else None)
-        if isinstance(target, Tensor):
-            version, given = target._version, target.is_leaf
-            out = func(*args, **kwargs)
-            if given and target._version != version and not self._made_here(target):
-                self.mutations.append((len(self.calls), target))
-        else:
-            out = func(*args, **kwargs)
-        self._remember(func, out)
-        return out
+        if not isinstance(target, Tensor):
+            return self._remember(func, func(*args, **kwargs))
+        version, given = target._version, target.is_leaf
+        out = func(*args, **kwargs)
+        if given and target._version != version and not self._made_here(target):
+            self.mutations.append((len(self.calls), target))
+            self.calls.append((func, out))
+            return out
+        return self._remember(func, out)
 
     def _visit(self, site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
         logits = site.logits(u, context, self.encoder_gate)
@@ -172,7 +172,8 @@ class Recording(TorchFunctionMode):
         self._remember(masked, out)
         return out
 
-    def _remember(self, func: Any, out: Any) -> None:
+    def _remember(self, func: Any, out: Any) -> Any:
+        """Note a call and hand its result on."""
         position = len(self.calls)
         if isinstance(out, Tensor):
             reference = weakref.ref(out)
@@ -182,6 +183,7 @@ class Recording(TorchFunctionMode):
             self.calls.append((func, out))
             if isinstance(out, tuple | list | dict):
                 self._held.extend(_tensors(out))
+        return out
 
     def _fork(self) -> Fork:
         live = {position: tensor for position, reference in self._candidates if (tensor := reference()) is not None}

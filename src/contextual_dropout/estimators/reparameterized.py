@@ -69,9 +69,10 @@ class Reparameterized:
     def __call__(self, trial: Trial) -> list[Signal]:
         """One signal per draw."""
         for index, draw in trial.score_draws:
+            name = trial.recording.name_of(draw.site)
             raise ValueError(
-                f"site {trial.recording.name_of(draw.site)!r} ({draw.site.features} features, draw {index} of the pass) is "
-                f"a {draw.family.name} site, whose masks have no pathwise gradient: use estimator='auto', "
+                f"site {name!r} ({draw.site.features} features, draw {index} of the pass) is of family "
+                f"{draw.family.name!r}, whose masks have no pathwise gradient: use estimator='auto', "
                 "'sequential-disarm' or 'sampled-disarm', or build the site with family='gaussian'"
             )
         return self.pathwise(trial, [])

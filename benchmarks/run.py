@@ -1,0 +1,75 @@
+"""All benchmarks of the core in one run on one thread: ``make benchmark``.
+
+Prints ratios (absolute times mean nothing on a shared machine) and writes them to benchmarks/results/core.json.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from training_step import cnn_steps, mlp_steps, pseudo_passes
+from variance import gradient_variances
+
+import contextual_dropout as cd
+
+BARS = {
+    "mlp": {"gaussian, truncated": 1.8, "gaussian, reparameterized": 1.8, "bernoulli, sequential-arm": 2.5},
+    "cnn": {"bernoulli, sampled-arm (k=1)": 1.5},
+    "pseudo": {"replayed": 0.58},
+}
+TITLES = {
+    "mlp": "Training step of the MLP 784-300-100-10, batch 128, relative to nn.Dropout",
+    "cnn": "Training step of the 12-site residual CNN, relative to nn.Dropout",
+    "pseudo": "The 12 pseudo passes on that CNN, relative to 12 naive forward passes",
+}
+
+
+def commit() -> str:
+    result = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"
+
+
+def main() -> None:
+    warnings.simplefilter("ignore", cd.SaturationWarning)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    start = time.time()
+    ratios = {"mlp": mlp_steps(rounds=100), "cnn": cnn_steps(rounds=25), "pseudo": pseudo_passes(rounds=25)}
+    for key, values in ratios.items():
+        print(f"\n{TITLES[key]}")
+        for name, value in values.items():
+            bar = BARS[key].get(name)
+            verdict = "" if bar is None else f"   (bar {bar}: {'met' if value <= bar else 'MISSED'})"
+            print(f"  {name:32s} {value:5.2f}{verdict}")
+    variances = gradient_variances(repeats=200)
+    reference = variances["sequential-arm"]
+    print("\nVariance of phi's gradient per site, relative to sequential-arm (MLP, batch 128)")
+    relative = {
+        name: [value / base for value, base in zip(row, reference, strict=True)] for name, row in variances.items()
+    }
+    for name, row in relative.items():
+        print(f"  {name:32s} " + "  ".join(f"{value:8.3f}" for value in row))
+    record = {
+        "ratios": ratios,
+        "relative_variance": relative,
+        "bars": BARS,
+        "commit": commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "seconds": round(time.time() - start, 1),
+    }
+    target = Path(__file__).parent / "results" / "core.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(record, indent=2) + "\n")
+    print(f"\nwritten to {target.relative_to(Path(__file__).parent.parent)} in {record['seconds']} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What a training step costs, relative to the same network with nn.Dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from networks import contextual, mlp, plain, residual_cnn
+from timing import interleaved
+from torch import Tensor, nn
+
+import contextual_dropout as cd
+from contextual_dropout.divergence import ClosedForm
+from contextual_dropout.estimators import SampledARM, SequentialARM, arm
+from contextual_dropout.tape import Recording
+from contextual_dropout.trial import Trial, sample
+
+Step = Callable[[], object]
+
+
+def plain_step(model: nn.Module, x: Tensor, y: Tensor) -> Step:
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def contextual_step(model: nn.Module, x: Tensor, y: Tensor, estimator: object) -> Step:
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    objective = cd.ELBO(model, estimator)  # type: ignore[arg-type]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        objective(lambda: -F.cross_entropy(model(x), y, reduction="none")).loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def mlp_steps(rounds: int) -> dict[str, float]:
+    """The paper's MLP at batch 128."""
+    x, y = torch.rand(128, 784), torch.randint(10, (128,))
+    seconds = interleaved(
+        {
+            "plain": plain_step(mlp(plain), x, y),
+            "gaussian, reparameterized": contextual_step(mlp(contextual("gaussian")), x, y, "reparameterized"),
+            "gaussian, truncated": contextual_step(mlp(contextual("gaussian")), x, y, "truncated-reparameterized"),
+            "bernoulli, sequential-arm": contextual_step(mlp(contextual("bernoulli")), x, y, SequentialARM(arm)),
+            "bernoulli, sequential-disarm": contextual_step(mlp(contextual("bernoulli")), x, y, "sequential-disarm"),
+            "bernoulli, sampled-disarm": contextual_step(mlp(contextual("bernoulli")), x, y, "sampled-disarm"),
+        },
+        rounds,
+    )
+    return {name: value / seconds["plain"] for name, value in seconds.items() if name != "plain"}
+
+
+def cnn_steps(rounds: int) -> dict[str, float]:
+    """A residual CNN with 12 sites, batch 16."""
+    x, y = torch.rand(16, 3, 16, 16), torch.randint(10, (16,))
+    bernoulli, gaussian = (residual_cnn(contextual(family, dim=1)) for family in ("bernoulli", "gaussian"))
+    seconds = interleaved(
+        {
+            "plain": plain_step(residual_cnn(plain), x, y),
+            "bernoulli, sampled-arm (k=1)": contextual_step(bernoulli, x, y, SampledARM(1, arm)),
+            "bernoulli, sequential-arm": contextual_step(bernoulli, x, y, SequentialARM(arm)),
+            "gaussian, reparameterized": contextual_step(gaussian, x, y, "reparameterized"),
+            "gaussian, truncated": contextual_step(gaussian, x, y, "truncated-reparameterized"),
+        },
+        rounds,
+    )
+    return {name: value / seconds["plain"] for name, value in seconds.items() if name != "plain"}
+
+
+def pseudo_passes(rounds: int) -> dict[str, float]:
+    """The 12 pseudo passes of one step on that CNN, relative to 12 naive forward passes."""
+    x, y = torch.rand(16, 3, 16, 16), torch.randint(10, (16,))
+    model = residual_cnn(contextual("bernoulli", dim=1))
+
+    def closure() -> Tensor:
+        return -F.cross_entropy(model(x), y, reduction="none")
+
+    def recorded(replayable: bool) -> Trial:
+        with Recording(model, sample, replayable=replayable) as recording:
+            log_likelihood = closure()
+        return Trial(closure, recording, log_likelihood, ClosedForm(), 1.0)
+
+    def passes(trial: Trial) -> Step:
+        masks = [draw.family.antithetic(draw.logits, draw.noise) for draw in trial.draws]
+        return lambda: [trial.counterfactual(index, mask) for index, mask in enumerate(masks)]
+
+    def naive() -> None:
+        with torch.no_grad():
+            for _ in range(12):
+                closure()
+
+    seconds = interleaved(
+        {"naive": naive, "replayed": passes(recorded(True)), "computed again": passes(recorded(False))}, rounds
+    )
+    return {name: value / seconds["naive"] for name, value in seconds.items() if name != "naive"}

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from torch.distributions import Bernoulli as TorchBernoulli
+from torch.distributions import Normal, kl_divergence
+
+from contextual_dropout import families
+from contextual_dropout.families import Bernoulli, Gaussian
+
+FAILURE_RATE = 2e-5
+DRAWS = 1_000_000
+LOGITS = torch.tensor([-3.0, -0.4, 0.0, 1.4, 4.0], dtype=torch.float64)
+FAMILIES = [Bernoulli, Gaussian]
+
+
+def distribution(family: families.Family, logits: Tensor) -> torch.distributions.Distribution:
+    if family is Bernoulli:
+        return TorchBernoulli(logits=logits)
+    return Normal(torch.ones_like(logits), (-logits / 2).exp())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("draw", ["sample", "antithetic"])
+def test_masks_have_the_distribution_they_claim(family: families.Family, draw: str) -> None:
+    torch.manual_seed(0)
+    logits = LOGITS.expand(DRAWS, -1)
+    masks = getattr(family, draw)(logits, family.noise(logits))
+    expected = distribution(family, LOGITS)
+    bound = stats.norm.ppf(1 - FAILURE_RATE / (4 * len(LOGITS)))
+    assert ((masks.mean(0) - expected.mean).abs() <= bound * (expected.variance / DRAWS).sqrt()).all()
+    squares = (masks - expected.mean).square()
+    assert ((squares.mean(0) - expected.variance).abs() <= bound * squares.std(0) / DRAWS**0.5).all()
+
+
+def test_bernoulli_pseudo_mask_is_antithetic() -> None:
+    """Where the keep probability is at least one half, one of the two masks keeps; at most one half, one drops."""
+    logits = LOGITS.expand(1000, -1)
+    noise = Bernoulli.noise(logits)
+    total = Bernoulli.sample(logits, noise) + Bernoulli.antithetic(logits, noise)
+    assert (total[:, LOGITS >= 0] >= 1).all()
+    assert (total[:, LOGITS <= 0] <= 1).all()
+    torch.testing.assert_close(Bernoulli.antithetic(logits, noise), Bernoulli.sample(logits, 1 - noise))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mean_log_prob_and_kl_match_torch_distributions(family: families.Family) -> None:
+    logits, prior = torch.randn(6, 9, dtype=torch.float64) * 3, torch.tensor(0.7, dtype=torch.float64)
+    posterior = distribution(family, logits)
+    mask = posterior.sample()
+    torch.testing.assert_close(family.mean(logits), posterior.mean)
+    torch.testing.assert_close(family.log_prob(mask, logits), posterior.log_prob(mask))
+    torch.testing.assert_close(family.kl(logits, prior), kl_divergence(posterior, distribution(family, prior)).sum(-1))
+    assert torch.equal(family.kl(prior.expand(2, 3), prior).abs() < 1e-12, torch.ones(2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kl_gradients(family: families.Family) -> None:
+    logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    prior = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(family.kl, (logits, prior))
+
+
+def test_gaussian_sample_gradient() -> None:
+    logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    noise = torch.randn(4, 5, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda a: Gaussian.sample(a, noise), (logits,))
+
+
+# A Gaussian variance of exp(30) is beyond float16; sites keep their logits in the encoder's own precision.
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [(family, dtype) for family in FAMILIES for dtype in (torch.float64, torch.float32, torch.bfloat16)]
+    + [(Bernoulli, torch.float16)],
+)
+def test_extreme_logits_stay_finite(family: families.Family, dtype: torch.dtype) -> None:
+    largest = 1e4
+    logits = torch.tensor([[-largest, -30.0, 0.0, 30.0, largest]], dtype=dtype, requires_grad=True)
+    prior = torch.tensor(1.0, dtype=dtype, requires_grad=True)
+    noise = family.noise(logits.detach())
+    masks, kl = family.sample(logits, noise), family.kl(logits, prior)
+    assert masks.isfinite().all()
+    assert kl.isfinite().all()
+    assert (kl >= 0).all()
+    kl.sum().backward()
+    assert logits.grad is not None
+    assert prior.grad is not None
+    assert logits.grad.isfinite().all()
+    assert prior.grad.isfinite().all()
+
+
+def test_bernoulli_kl_at_certainty() -> None:
+    """KL(keep = 1) = -log keep_0 and KL(keep = 0) = -log(1 - keep_0), without cancellation in float32."""
+    prior = torch.tensor(1.3)
+    certain = Bernoulli.kl(torch.tensor([[1e4], [-1e4]]), prior)
+    torch.testing.assert_close(certain, torch.stack([-prior.sigmoid().log(), -(1 - prior.sigmoid()).log()]))
+
+
+def test_unknown_family() -> None:
+    with pytest.raises(ValueError, match="unknown family 'poisson': expected one of 'bernoulli', 'gaussian'"):
+        families.by_name("poisson")

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import contextual_dropout as cd
+
+FAMILIES = ["bernoulli", "gaussian"]
+#: A (shape, dim, batch_dim, features) for every kind of layer.
+SHAPES = [
+    ((6, 8), -1, 0, 8),
+    ((6, 5, 8), -1, 0, 8),
+    ((5, 6, 8), -1, 1, 8),
+    ((6, 8, 4, 3), 1, 0, 8),
+    ((6, 8, 4, 3), -3, 0, 8),
+    ((6, 4, 7, 7), 1, 0, 4),
+    ((8, 6), 0, 1, 8),
+    ((0, 8), -1, 0, 8),
+    ((0, 8, 4, 3), 1, 0, 8),
+    ((1, 8, 2, 2, 2), 1, 0, 8),
+]
+
+
+def site(features: int = 8, **options: Any) -> cd.ContextualDropout:
+    return cd.ContextualDropout(features, **({"temperature": 1.0, "reduction": 2} | options))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("shape", "dim", "batch_dim", "features"), SHAPES)
+def test_masks_are_shared_over_all_other_axes(
+    shape: tuple[int, ...], dim: int, batch_dim: int, features: int, family: str
+) -> None:
+    layer = site(features, dim=dim, batch_dim=batch_dim, family=family)
+    u = torch.rand(shape) + 0.5
+    out = layer(u)
+    assert out.shape == u.shape
+    ratio = (out / u).movedim((batch_dim, dim), (0, 1)).unsqueeze(-1).flatten(2)
+    masks = ratio[..., :1]
+    torch.testing.assert_close(ratio, masks.expand_as(ratio))
+    assert layer.keep_probability(u).shape == masks.shape[:2]
+    if family == "bernoulli":
+        assert ((masks == 0) | ((masks - 1).abs() < 1e-6)).all()
+    elif masks.numel():
+        assert masks.unique().numel() == masks.numel()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_eval_is_the_expected_mask(family: str) -> None:
+    layer = site(family=family).eval()
+    u = torch.randn(5, 8)
+    expected = u * layer.keep_probability(u) if family == "bernoulli" else u
+    assert torch.equal(layer(u), expected)
+    assert torch.equal(layer(u), layer(u))
+
+
+def test_training_masks_follow_the_keep_probabilities() -> None:
+    torch.manual_seed(0)
+    layer = site(4)
+    u = torch.randn(1, 4)
+    draws = 200_000
+    kept = (layer(u.expand(draws, 4)) != 0).double().mean(0)
+    keep = layer.keep_probability(u)[0].double()
+    assert ((kept - keep).abs() < 5 * (keep * (1 - keep) / draws).sqrt()).all()  # failure rate 4 * 6e-7
+
+
+def test_initial_drop_rate_and_prior() -> None:
+    layer = site(p=0.3, initialisation="zero")
+    torch.testing.assert_close(layer.keep_probability(torch.randn(5, 8)), torch.full((5, 8), 0.7))
+    torch.testing.assert_close(layer.prior_keep_probability, torch.tensor(0.7))
+    torch.testing.assert_close(site(prior_p=0.05).prior_keep_probability, torch.tensor(0.95))
+    assert site().prior_logit.requires_grad
+    assert not site(prior="fixed").prior_logit.requires_grad
+
+
+def test_rates_depend_on_the_sample() -> None:
+    keep = site().keep_probability(torch.randn(5, 8))
+    assert (keep.std(0) > 1e-3).all()
+
+
+def test_context_is_what_the_encoder_reads() -> None:
+    layer = site(8, context_features=3, dim=1)
+    u, context = torch.randn(5, 8, 4, 4), torch.randn(5, 3)
+    assert layer(u, context=context).shape == u.shape
+    keep = layer.keep_probability(u, context)
+    torch.testing.assert_close(keep, layer.keep_probability(torch.zeros_like(u), context))
+    pooled = layer.keep_probability(u, context[..., None, None].expand(5, 3, 2, 2))
+    torch.testing.assert_close(keep, pooled)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rescale_keeps_the_scale_of_the_activations(family: str) -> None:
+    layer = site(p=0.25, rescale=True, initialisation="zero", family=family)
+    u = torch.randn(5, 8)
+    torch.testing.assert_close(layer.eval()(u), u)
+    if family == "bernoulli":
+        out = layer.train()(u)
+        assert torch.isclose(out, u / 0.75).logical_or(out == 0).all()
+
+
+def test_an_input_without_batch_axis_is_one_sample() -> None:
+    assert site()(torch.randn(8)).shape == (8,)
+    assert site().keep_probability(torch.randn(8)).shape == (1, 8)
+    assert site(dim=-3)(torch.randn(8, 4, 4)).shape == (8, 4, 4)
+
+
+def test_parameter_counts_of_the_paper() -> None:
+    """266,610 for the plain MLP; with sites 311,465 (gamma = 32) and 410,219 (gamma = 10, as in the text)."""
+    plain = 784 * 300 + 300 + 300 * 100 + 100 + 100 * 10 + 10
+    for reduction, total in ((32, 311_465), (10, 410_219)):
+        sites = [cd.ContextualDropout(features, reduction=reduction) for features in (784, 300, 100)]
+        assert plain + sum(p.numel() for layer in sites for p in layer.parameters()) == total
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_reach_phi_and_never_the_encoder_input(family: str) -> None:
+    layer = site(family=family)
+    u = torch.randn(5, 8, requires_grad=True)
+    layer.keep_probability(u).sum().backward()
+    assert u.grad is None
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.encoder.parameters())
+
+
+# --- living inside other people's code -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_autocast_keeps_the_logits_precise(family: str, dtype: torch.dtype) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), site(family=family, temperature=0.01), nn.Linear(8, 2))
+    x = torch.randn(5, 8)
+    with torch.autocast("cpu", dtype=dtype):
+        u = model[0](x)
+        assert u.dtype is dtype
+        assert model[1](u).dtype is dtype
+        assert model[1].keep_probability(u).dtype is torch.float32
+        precise = model[1].keep_probability(u.float())
+        torch.testing.assert_close(model[1].keep_probability(u), precise)
+        model(x).float().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float64(family: str) -> None:
+    layer = site(family=family).double()
+    assert layer(torch.randn(3, 8, dtype=torch.float64)).dtype is torch.float64
+
+
+def test_deepcopy_pickle_and_state_dict() -> None:
+    layer = site()
+    u = torch.randn(4, 8)
+    twin = site()
+    twin.load_state_dict(layer.state_dict())
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), twin):
+        assert torch.equal(other.keep_probability(u), layer.keep_probability(u))
+        assert other.family is layer.family
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    assert set(torch.load(file, weights_only=True)) == set(layer.state_dict())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiles_in_eval_without_graph_breaks(family: str) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), site(family=family), nn.Linear(8, 2)).eval()
+    x = torch.randn(4, 8)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), model(x))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_activation_checkpointing_repeats_the_same_masks(family: str) -> None:
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), site(family=family), nn.Linear(8, 2))
+    x, y = torch.randn(5, 8), torch.tensor([0, 1, 0, 1, 0])
+    gradients = []
+    for run in (block, lambda x: checkpoint(block, x, use_reentrant=False)):
+        block.zero_grad()
+        torch.manual_seed(3)
+        step = cd.ELBO(block)(lambda run=run: -F.cross_entropy(run(x), y, reduction="none"))
+        step.loss.backward()
+        gradients.append([p.grad.clone() for p in block.parameters() if p.grad is not None])
+    assert len(gradients[0]) == len(list(block.parameters()))
+    for plain, checkpointed in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, checkpointed)
+
+
+def test_a_site_used_twice_is_two_draws() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.site = site()
+
+        def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
+            return self.site(u), self.site(u)
+
+    first, second = Twice()(torch.ones(50, 8))
+    assert not torch.equal(first, second)
+
+
+# --- the lazy variant ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lazy_site_becomes_an_ordinary_one(family: str) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 12, 3), cd.LazyContextualDropout(p=0.3, dim=1, family=family))
+    assert "lazy" in repr(model)
+    copy.deepcopy(model)
+    out = model(torch.randn(2, 3, 8, 8))
+    assert out.shape == (2, 12, 6, 6)
+    assert type(model[1]) is cd.ContextualDropout
+    assert model[1].features == 12
+    assert not any(isinstance(p, nn.UninitializedParameter) for p in model.parameters())
+    torch.testing.assert_close(model[1].keep_probability(out).mean(), torch.tensor(0.7), atol=0.05, rtol=0)
+
+
+def test_lazy_site_takes_a_trained_state() -> None:
+    trained, lazy = site(8), cd.LazyContextualDropout(reduction=2, temperature=1.0)
+    lazy.load_state_dict(trained.state_dict())
+    u = torch.randn(3, 8)
+    lazy(u)
+    assert torch.equal(lazy.keep_probability(u), trained.keep_probability(u))
+
+
+# --- bad input -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"p": 0.0}, "p is a drop rate strictly between 0 and 1, got 0.0"),
+        ({"p": 1.0}, "p is a drop rate strictly between 0 and 1, got 1.0"),
+        ({"p": float("nan")}, "p is a drop rate"),
+        ({"prior_p": 1.5}, "prior_p is a drop rate"),
+        ({"family": "cauchy"}, "unknown family 'cauchy': expected one of 'bernoulli', 'gaussian'"),
+        ({"features": 0}, "features must be a positive integer, got 0"),
+        ({"reduction": 0}, "reduction must be a positive integer"),
+        ({"temperature": 0.0}, "temperature must be a positive number"),
+        ({"initialisation": "xavier"}, "unknown initialisation 'xavier'"),
+        ({"prior": "uniform"}, "unknown prior 'uniform'"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        site(**options)
+
+
+def test_wrong_feature_count() -> None:
+    with pytest.raises(ValueError, match=r"shape \(5, 7\) with 7 features on axis dim=-1, but was built for features=8"):
+        site(8)(torch.randn(5, 7))
+    with pytest.raises(ValueError, match="dim=1 .* shape"):
+        site(8, dim=1)(torch.randn(8))
+    with pytest.raises(ValueError, match="context of shape"):
+        site(8, context_features=3)(torch.randn(5, 8), torch.randn(5, 4))
+    with pytest.raises(ValueError, match="as many samples as the input"):
+        site(8, context_features=3)(torch.randn(5, 8), torch.randn(4, 3))
