@@ -256,9 +256,11 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
 
 
 def test_wrong_feature_count() -> None:
-    with pytest.raises(ValueError, match=r"shape \(5, 7\) with 7 features on axis dim=-1, but was built for features=8"):
+    with pytest.raises(
+        ValueError, match=r"shape \(5, 7\) with 7 features on axis dim=-1, but was built for features=8"
+    ):
         site(8)(torch.randn(5, 7))
-    with pytest.raises(ValueError, match="dim=1 .* shape"):
+    with pytest.raises(ValueError, match=r"dim=1 .* shape"):
         site(8, dim=1)(torch.randn(8))
     with pytest.raises(ValueError, match="context of shape"):
         site(8, context_features=3)(torch.randn(5, 8), torch.randn(5, 4))

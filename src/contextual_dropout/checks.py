@@ -80,8 +80,7 @@ def finite(log_likelihood: Tensor) -> None:
 def sites_can_learn(recording: Recording) -> None:
     """Where an encoder has trainable parameters, autograd must have seen its logits."""
     for draw in recording.draws:
-        trainable = any(parameter.requires_grad for parameter in draw.site.encoder.parameters())
-        if trainable and not draw.logits.requires_grad:
+        if draw.site.encoder.trainable and not draw.logits.requires_grad:
             raise RuntimeError(
                 f"site {recording.name_of(draw.site)!r} ran without autograd, so that its encoder cannot learn: do not "
                 "call the model under torch.no_grad(), and give torch.utils.checkpoint use_reentrant=False"

@@ -100,6 +100,11 @@ class Encoder(nn.Module):
         # t times the last layer, with t where it meets the fewest numbers.
         return F.linear(self.temperature * hidden, self.expand_weight, self.temperature * self.expand_bias)
 
+    @property
+    def trainable(self) -> bool:
+        """Whether any parameter wants a gradient."""
+        return any(parameter.requires_grad for parameter in self.parameters())
+
     def extra_repr(self) -> str:
         width, context_features = self.reduce_weight.shape
         return f"{context_features} -> {width} -> {self.features}"

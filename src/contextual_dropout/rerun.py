@@ -139,6 +139,7 @@ class Rerun(TorchFunctionMode):
             if true.site is not site:
                 raise NotRepeatable
             if index < self._fork:
+                self._recording.forks[index].after.restore()
                 return site.apply_mask(u, true.mask)
             draw = Draw(site, true.logits.detach(), true.noise, self._mask, self._mask)
         self._noise.after_draw(index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -82,13 +82,21 @@ class Trial:
 
     @property
     def score_draws(self) -> list[tuple[int, Draw]]:
-        """The draws, with their indices, whose masks carry no pathwise gradient but whose logits want one."""
-        return [(i, d) for i, d in enumerate(self.draws) if not d.sampled.requires_grad and d.logits.requires_grad]
+        """The learning draws, with their indices, whose masks carry no gradient to their logits."""
+        return [(index, draw) for index, draw in self._learning() if not draw.sampled.requires_grad]
 
     @property
     def pathwise_draws(self) -> list[Draw]:
-        """The draws whose masks are differentiable in their logits."""
-        return [draw for draw in self.draws if draw.sampled.requires_grad]
+        """The learning draws whose masks are differentiable in their logits."""
+        return [draw for _, draw in self._learning() if draw.sampled.requires_grad]
+
+    def _learning(self) -> Iterator[tuple[int, Draw]]:
+        """The draws whose logits want a gradient: their encoder is trained, or one whose masks act on them."""
+        upstream = False
+        for index, draw in enumerate(self.draws):
+            if upstream or draw.site.encoder.trainable:
+                yield index, draw
+                upstream = upstream or draw.sampled.requires_grad
 
     def counterfactual(self, index: int, mask: Tensor, sampler: Sampler = sample) -> Outcome:
         """The outcome with ``mask`` at draw ``index``, the noise being the same everywhere."""

@@ -5,6 +5,7 @@ z1 ~ Bernoulli(sigmoid(a)), z2 ~ Bernoulli(sigmoid(c + d z1)) and a reward f[z1]
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -66,7 +67,9 @@ def test_the_exact_value() -> None:
     assert exact_gradient_of_d() == pytest.approx(-0.3318, abs=5e-5)
 
 
-@pytest.mark.parametrize("estimator", ["sequential-arm", "sequential-disarm", "sampled-arm", "sampled-disarm", "reinforce"])
+@pytest.mark.parametrize(
+    "estimator", ["sequential-arm", "sequential-disarm", "sampled-arm", "sampled-disarm", "reinforce"]
+)
 def test_unbiased_estimators_find_it(estimator: str) -> None:
     assert_mean(mean_gradient_of_d(estimator), torch.tensor(exact_gradient_of_d()), FAILURE_RATE, estimator)
 
@@ -84,10 +87,10 @@ def independent_arm_expectation() -> float:
     thresholds1 = sorted({0.0, keep1, 1 - keep1, 1.0})
     thresholds2 = sorted({0.0, 1.0} | {t for z in (0, 1) for t in (sigmoid(C + D * z), 1 - sigmoid(C + D * z))})
     total = 0.0
-    for low1, high1 in zip(thresholds1, thresholds1[1:], strict=False):
+    for low1, high1 in itertools.pairwise(thresholds1):
         middle1 = (low1 + high1) / 2
         z1, pseudo1 = int(middle1 < keep1), int(middle1 > 1 - keep1)
-        for low2, high2 in zip(thresholds2, thresholds2[1:], strict=False):
+        for low2, high2 in itertools.pairwise(thresholds2):
             middle2 = (low2 + high2) / 2
             z2 = int(middle2 < sigmoid(C + D * z1))
             pseudo2 = int(middle2 > 1 - sigmoid(C + D * pseudo1))

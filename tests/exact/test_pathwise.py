@@ -21,7 +21,8 @@ def loss(objective: cd.ELBO, closure: Any) -> Tensor:
 
 @pytest.mark.parametrize("kl", ["closed-form", "sampled"])
 @pytest.mark.parametrize(
-    ("estimator", "families"), [("reparameterized", ("gaussian",) * 3), ("concrete", ("bernoulli", "gaussian", "bernoulli"))]
+    ("estimator", "families"),
+    [("reparameterized", ("gaussian",) * 3), ("concrete", ("bernoulli", "gaussian", "bernoulli"))],
 )
 def test_phi_and_eta_by_finite_differences(estimator: str, families: tuple[str, ...], kl: str) -> None:
     model, x, y = problem(*families)

@@ -1,0 +1,47 @@
+"""Sampling masks in a network that is otherwise in evaluation mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from contextual_dropout.site import ContextualDropout
+
+__all__ = ["sampling"]
+
+
+@contextmanager
+def sampling(model: nn.Module) -> Iterator[None]:
+    """Inside, sites and ordinary dropout layers sample; everything else (batch normalisation!) is in eval mode.
+
+    The mode of every module is as before afterwards, also when an error ends the block.
+
+    Example:
+        >>> import torch
+        >>> import contextual_dropout as cd
+        >>> model = nn.Sequential(cd.ContextualDropout(50), nn.BatchNorm1d(50)).eval()
+        >>> x = torch.randn(2, 50)
+        >>> with cd.sampling(model):
+        ...     torch.equal(model(x), model(x))
+        False
+        >>> torch.equal(model(x), model(x))
+        True
+    """
+    modules = list(model.modules())
+    training = [module.training for module in modules]
+    sites = [module for module in modules if isinstance(module, ContextualDropout)]
+    were_sampling = [site.sampling for site in sites]
+    try:
+        for module in modules:
+            module.training = isinstance(module, _DropoutNd)
+        for site in sites:
+            site.sampling = True
+        yield
+    finally:
+        for module, mode in zip(modules, training, strict=True):
+            module.training = mode
+        for site, mode in zip(sites, were_sampling, strict=True):
+            site.sampling = mode

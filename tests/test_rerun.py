@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import contextual_dropout as cd
+from contextual_dropout.rerun import CommonNoise, rerun
+from contextual_dropout.site import Draw
+from contextual_dropout.tape import Recording
+from contextual_dropout.trial import sample
+from tests.networks import NETWORKS, batch, build, log_likelihood, site
+
+
+def record(model: nn.Module, closure: object, **options: bool) -> tuple[Recording, Tensor]:
+    with Recording(model, sample, **options) as recording:
+        value = closure()  # type: ignore[operator]
+    return recording, value
+
+
+def again(recording: Recording, closure: object, fork: int, mask: Tensor) -> tuple[Tensor, list[Draw]]:
+    return rerun(recording, closure, fork, mask, sample, CommonNoise(recording))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("fork", [0, 1, 2])
+@pytest.mark.parametrize("replayable", [True, False])
+def test_the_true_mask_gives_the_true_value(network: str, fork: int, replayable: bool) -> None:
+    model = build(network, "bernoulli", "gaussian", "bernoulli")
+    closure = log_likelihood(model, *batch())
+    recording, value = record(model, closure, replayable=replayable)
+    repeated, draws = again(recording, closure, fork, recording.draws[fork].mask.detach())
+    torch.testing.assert_close(repeated, value.detach())
+    assert not repeated.requires_grad
+    assert len(draws) == len(recording.draws) - fork
+    for draw, true in zip(draws, recording.draws[fork:], strict=True):
+        torch.testing.assert_close(draw.logits, true.logits.detach())
+
+
+def test_only_the_suffix_is_computed() -> None:
+    """Of four layers (a matrix product each, and two in each site's encoder) only those after the fork."""
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), site(4)) for _ in range(4))).double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+
+    def closure() -> Tensor:
+        return model(x).sum(-1)
+
+    recording, _ = record(model, closure)
+    for fork in range(4):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            again(recording, closure, fork, 1 - recording.draws[fork].mask)
+        products = sum(event.count for event in profile.key_averages() if event.key == "aten::addmm")
+        assert products == 3 * (3 - fork)
+
+
+def test_in_place_changes_of_the_prefix_are_noticed() -> None:
+    model = build("inplace", "bernoulli", "bernoulli")
+    closure = log_likelihood(model, *batch())
+    recording, _ = record(model, closure)
+    assert not recording.forks[0].intact()
+    plain = build("mlp", "bernoulli", "bernoulli")
+    recording, _ = record(plain, log_likelihood(plain, *batch()))
+    assert all(fork.intact() for fork in recording.forks)
+
+
+def test_relu_in_place_before_a_site_does_not_prevent_replay() -> None:
+    relu = nn.ReLU(inplace=True)
+    model = nn.Sequential(nn.Linear(4, 4), relu, site(4), relu, nn.Linear(4, 2)).double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+    recording, value = record(model, lambda: model(x).sum(-1))
+    assert recording.forks[0].intact()
+    repeated, _ = again(recording, lambda: model(x).sum(-1), 0, recording.draws[0].mask)
+    torch.testing.assert_close(repeated, value.detach())
+
+
+def test_changing_an_input_in_place_is_refused() -> None:
+    class Normalising(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.site = site(4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            u = self.site(x * 2)
+            x += u.detach()
+            return u + x
+
+    model = Normalising().double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match=r"changes in place a tensor that it did not create.*clone"):
+        cd.ELBO(model, "sequential-arm")(lambda: model(x).sum(-1))
+
+
+def test_a_closure_that_does_something_else_each_time_is_refused() -> None:
+    first, second = site(4).double(), site(4).double()
+    model = nn.ModuleList([first, second])
+    order = iter([first, second, second, first, second, first])
+    x = torch.ones(3, 4, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="in another order"):
+        cd.ELBO(model, "sequential-arm")(lambda: next(order)(next(order)(x) + 1).sum(-1))
+
+
+def test_code_that_takes_another_path_is_computed_whole() -> None:
+    """A cache that the first pass fills makes the second one shorter: no replay, the right value."""
+
+    class Caching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.site = nn.Linear(4, 4), site(4)
+            self.table: Tensor | None = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.table is None:
+                self.table = torch.arange(4.0, dtype=torch.float64).cos()
+            return self.site(self.linear(x) * self.table)
+
+    model = Caching().double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+    recording, value = record(model, lambda: model(x).sum(-1))
+    repeated, _ = again(recording, lambda: model(x).sum(-1), 0, recording.draws[0].mask)
+    torch.testing.assert_close(repeated, value.detach())
+
+
+@pytest.mark.parametrize("replayable", [True, False])
+def test_other_random_calls_repeat_themselves(replayable: bool) -> None:
+    model = nn.Sequential(nn.Dropout(0.5), site(40), nn.Dropout(0.5), site(40), nn.Dropout(0.5)).double()
+    x = torch.rand(3, 40, dtype=torch.float64) + 0.5
+
+    def closure() -> Tensor:
+        return (model(x) + torch.randn(3, 40, dtype=torch.float64)).sum(-1)
+
+    recording, value = record(model, closure, replayable=replayable)
+    random = torch.get_rng_state()
+    for fork in (0, 1):
+        repeated, _ = again(recording, closure, fork, recording.draws[fork].mask)
+        torch.testing.assert_close(repeated, value.detach())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_batch_norm_uses_the_true_batch() -> None:
+    """One example's counterfactual does not depend on what happens to the others' masks."""
+    model = build("residual", "bernoulli", "bernoulli")
+    closure = log_likelihood(model, *batch())
+    recording, value = record(model, closure)
+    mask = recording.draws[0].mask.clone()
+    mask[2] = 1 - mask[2]
+    repeated, _ = again(recording, closure, 0, mask)
+    others = [i for i in range(len(value)) if i != 2]
+    torch.testing.assert_close(repeated[others], value.detach()[others])
+    assert not torch.isclose(repeated[2], value[2])
+
+
+def test_instance_norm_and_spectral_norm_keep_their_buffers() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        site(4, dim=1),
+        nn.InstanceNorm2d(4, track_running_stats=True, affine=True),
+        nn.utils.parametrizations.spectral_norm(nn.Conv2d(4, 4, 1)),
+        nn.Flatten(),
+    ).double()
+    x, _ = batch()
+    closure = lambda: model(x).sum(-1)  # noqa: E731
+    recording, value = record(model, closure)
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    repeated, _ = again(recording, closure, 0, recording.draws[0].mask)
+    torch.testing.assert_close(repeated, value.detach())
+    for name, buffer in model.named_buffers():
+        assert torch.equal(buffer, buffers[name]), name
+
+
+def test_an_error_in_the_closure_reaches_the_user_and_restores_the_generator() -> None:
+    model = nn.Sequential(site(4)).double()
+    calls = 0
+
+    def closure() -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise KeyError("mine")
+        return F.relu(model(torch.ones(3, 4, dtype=torch.float64))).sum(-1)
+
+    torch.manual_seed(0)
+    with pytest.raises(KeyError, match="mine"):
+        cd.ELBO(model, "sequential-arm")(closure)
