@@ -38,6 +38,14 @@ def test_the_true_mask_gives_the_true_value(network: str, fork: int, replayable:
         torch.testing.assert_close(draw.logits, true.logits.detach())
 
 
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name != "inplace"])
+def test_ordinary_networks_are_replayed(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them falls back to a whole pass."""
+    model = build(network, "bernoulli", "gaussian", "bernoulli")
+    monkeypatch.setattr(CommonNoise, "begin_prefix", lambda self: pytest.fail("the whole pass was computed"))
+    cd.ELBO(model, "sequential-arm")(log_likelihood(model, *batch()))
+
+
 def test_only_the_suffix_is_computed() -> None:
     """Of four layers (a matrix product each, and two in each site's encoder) only those after the fork."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), site(4)) for _ in range(4))).double()

@@ -76,9 +76,9 @@ def elbo_loss(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 METHODS = {
-    "MC dropout": (lambda features: nn.Dropout(DROP_RATE), mc_dropout_loss),
-    "Bernoulli contextual": (lambda features: cd.ContextualDropout(features, DROP_RATE), elbo_loss),
-    "Gaussian contextual": (lambda features: cd.ContextualDropout(features, DROP_RATE, family="gaussian"), elbo_loss),
+    "MC Bernoulli": (lambda features: nn.Dropout(DROP_RATE), mc_dropout_loss),
+    "ctx. Bernoulli": (lambda features: cd.ContextualDropout(features, DROP_RATE), elbo_loss),
+    "ctx. Gaussian": (lambda features: cd.ContextualDropout(features, DROP_RATE, family="gaussian"), elbo_loss),
 }
 
 
@@ -87,10 +87,10 @@ def train(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], data: Digi
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
     model.train()
     for _ in range(EPOCHS):
-        for rows in torch.randperm(len(data.x)).split(BATCH):
+        for rows in torch.split(torch.randperm(len(data.x)), BATCH):
             x = data.x[rows]
             optimizer.zero_grad()
-            loss(x + NOISE * torch.randn_like(x), data.y[rows]).backward()
+            torch.autograd.backward(loss(x + NOISE * torch.randn_like(x), data.y[rows]))
             optimizer.step()
         tick()
 
@@ -103,27 +103,25 @@ def evaluate(model: nn.Module, data: Digits) -> dict[str, float]:
     pavpu.update(prediction.p_value, correct)
     return {
         "accuracy": 100 * correct.float().mean().item(),
-        "log-likelihood": predictive_log_likelihood(prediction.samples, data.test_y).mean().item(),
-        "PAvPU(.05)": 100 * pavpu.compute().item(),
+        "log-lik.": predictive_log_likelihood(prediction.samples, data.test_y).mean().item(),
+        "PAvPU": 100 * pavpu.compute().item(),
         "certain": 100 * prediction.certain(0.05).float().mean().item(),
-        "accuracy if certain": 100 * correct[prediction.certain(0.05)].float().mean().item(),
+        "…right": 100 * correct[prediction.certain(0.05)].float().mean().item(),
     }
 
 
 def results_table(results: dict[str, list[dict[str, float]]]) -> Table:
     """Mean and standard deviation over seeds."""
-    table = Table(
-        title=f"Noisy digits (noise sd {NOISE}), {SEEDS} seeds, {SAMPLES} sampled masks: mean ± sd over seeds"
-    )
-    table.add_column("method")
+    table = Table(title=f"Noisy digits: mean ± sd of {SEEDS} seeds, {SAMPLES} sampled masks")
+    table.add_column("dropout", no_wrap=True)
     columns = list(next(iter(results.values()))[0])
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for method, runs in results.items():
-        digits = {column: 3 if column == "log-likelihood" else 1 for column in columns}
+        digits = {column: 3 if column == "log-lik." else 1 for column in columns}
         values = {column: [run[column] for run in runs] for column in columns}
         cells = [
-            f"{statistics.mean(values[c]):.{digits[c]}f} ± {statistics.stdev(values[c]):.{digits[c]}f}" for c in columns
+            f"{statistics.mean(values[c]):.{digits[c]}f}±{statistics.stdev(values[c]):.{digits[c]}f}" for c in columns
         ]
         table.add_row(method, *cells)
     return table
@@ -144,7 +142,13 @@ def main() -> None:
                 train(model, objective(model), data, lambda: progress.advance(bar))
                 results[method].append(evaluate(model, data))
     console.print(results_table(results))
-    console.print(f"{len(data.test_y)} test digits; trained and evaluated in {time.time() - start:.0f} s")
+    console.print(
+        "certain: the top class stands out at p < .05; …right: accuracy on those;
+"
+        "PAvPU: share that is certain and right, or uncertain and wrong.
+"
+        f"{len(data.test_y)} test digits, noise sd {NOISE}; {time.time() - start:.0f} s."
+    )
 
 
 if __name__ == "__main__":

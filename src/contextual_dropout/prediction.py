@@ -56,12 +56,12 @@ class Prediction:
     @property
     def entropy(self) -> Tensor:
         """H of the predictive distribution in nats, the total uncertainty, (B,)."""
-        return torch.special.entr(self.mean).sum(-1)
+        return _entropy(self.mean)
 
     @property
     def mutual_information(self) -> Tensor:
         """H of the mean minus the mean of H: how much the masks disagree, in nats, (B,)."""
-        return (self.entropy - torch.special.entr(self.samples).sum(-1).mean(0)).clamp_min(0)
+        return (self.entropy - _entropy(self.samples).mean(0)).clamp_min(0)
 
     @property
     def variation_ratio(self) -> Tensor:
@@ -83,3 +83,8 @@ class Prediction:
 
     def __len__(self) -> int:
         return self.samples.shape[1]
+
+
+def _entropy(probabilities: Tensor) -> Tensor:
+    terms: Tensor = torch.special.entr(probabilities)
+    return terms.sum(-1)
