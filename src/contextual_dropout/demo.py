@@ -143,10 +143,8 @@ def main() -> None:
                 results[method].append(evaluate(model, data))
     console.print(results_table(results))
     console.print(
-        "certain: the top class stands out at p < .05; …right: accuracy on those;
-"
-        "PAvPU: share that is certain and right, or uncertain and wrong.
-"
+        "certain: the top class stands out at p < .05; …right: accuracy on those;\n"
+        "PAvPU: share that is certain and right, or uncertain and wrong.\n"
         f"{len(data.test_y)} test digits, noise sd {NOISE}; {time.time() - start:.0f} s."
     )
 
