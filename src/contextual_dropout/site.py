@@ -107,6 +107,22 @@ class ContextualDropout(nn.Module):
         rescale: bool = False,
     ) -> None:
         super().__init__()
+        #: What the site was built with, as keywords; saving writes it down.
+        self.config: dict[str, Any] = {
+            "features": features,
+            "p": p,
+            "family": family,
+            "dim": dim,
+            "reduction": reduction,
+            "temperature": temperature,
+            "batch_dim": batch_dim,
+            "context_features": context_features,
+            "negative_slope": negative_slope,
+            "initialisation": initialisation,
+            "prior": prior,
+            "prior_p": prior_p,
+            "rescale": rescale,
+        }
         _check_drop_rate("p", p)
         _check_drop_rate("prior_p", p if prior_p is None else prior_p)
         _check_positive_integer("features", features)
@@ -250,7 +266,8 @@ class ContextualDropout(nn.Module):
 class LazyContextualDropout(ContextualDropout):
     """A site that learns ``features`` from its first input and then becomes a :class:`ContextualDropout`.
 
-    Takes all options of :class:`ContextualDropout` but ``features`` and ``context_features``.
+    Takes all options of :class:`ContextualDropout` but ``features`` and ``context_features``. ``dim=None`` is settled
+    by the first input too: the second axis (channels, heads) if it has four axes or more, else the last.
 
     Example:
         >>> site = LazyContextualDropout(p=0.1, dim=1)
@@ -260,14 +277,19 @@ class LazyContextualDropout(ContextualDropout):
         ('ContextualDropout', 16)
     """
 
-    def __init__(self, p: float = 0.2, **options: Any) -> None:
-        super().__init__(1, p, **options)
+    def __init__(self, p: float = 0.2, *, dim: int | None = -1, **options: Any) -> None:
+        super().__init__(1, p, dim=-1 if dim is None else dim, **options)
+        self._dim_is_open = dim is None
 
     def _build_encoder(self, features: int, context_features: int, **options: Any) -> Encoder:
         return LazyEncoder(**options)
 
     def forward(self, u: Tensor, context: Tensor | None = None) -> Tensor:
+        if self._dim_is_open:
+            self.dim = 1 if u.ndim >= 4 else -1
         out = super().forward(u, context)
+        self.config |= {"features": self.features, "dim": self.dim}
+        del self._dim_is_open
         self.__class__ = ContextualDropout  # type: ignore[assignment]
         return out
 

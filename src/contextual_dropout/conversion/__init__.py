@@ -1,0 +1,1 @@
+"""Putting sites into somebody else's network, and taking them out again."""

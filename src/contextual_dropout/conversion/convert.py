@@ -1,0 +1,213 @@
+"""One call that gives a network contextual dropout, and one that takes it away."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from contextual_dropout.conversion.placement import PLACEMENTS, InPlaceOf, restore_fused_paths
+from contextual_dropout.conversion.plan import Item, has_dropout, make_plan
+from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
+from contextual_dropout.conversion.selection import Selector
+from contextual_dropout.modes import sampling
+from contextual_dropout.site import ContextualDropout, masked
+
+__all__ = ["contextualize", "conversion", "strip"]
+
+Model = TypeVar("Model", bound=nn.Module)
+#: The attribute of a converted model that says what was done to it.
+RECORD = "contextual_dropout_conversion"
+
+
+def contextualize(
+    model: Model,
+    *,
+    replace: Selector | None = has_dropout,
+    after: Selector | None = None,
+    exclude: Selector | None = None,
+    family: Literal["bernoulli", "gaussian"] = "bernoulli",
+    p: float | None = None,
+    example: Any = None,
+    inplace: bool = True,
+    **options: Any,
+) -> Model:
+    """Give a network contextual dropout.
+
+    Dropout layers become sites that take over their drop rates; the dropout inside ``nn.MultiheadAttention`` and
+    stacked ``nn.LSTM``/``nn.GRU``/``nn.RNN`` becomes sites on the attention weights and between the layers. Further
+    sites can be put behind any layer. The base model's parameters keep their names, values and ``requires_grad``, and
+    in ``eval()`` the converted model computes what the base model did until it is trained.
+
+    Args:
+        model: any network.
+        replace: which dropout to replace, all by default; ``None`` for none. By type, name, regular expression or
+            predicate: see :data:`~contextual_dropout.conversion.selection.Selector`.
+        after: behind which layers to put a site, chosen in the same way.
+        exclude: what to leave alone, with everything inside it.
+        family: of all new sites.
+        p: initial drop rate of all new sites; by default that of the replaced dropout, and 0.2 behind layers.
+        example: an input (or a tuple of arguments, or a dictionary of keywords) to run the model on once, in eval mode.
+            It tells the sites their number of features at once instead of at the first call, their order, and which
+            dropout is not reached through its module.
+        inplace: change the model itself, or a copy.
+        options: further ones of :class:`~contextual_dropout.ContextualDropout`. Two have other defaults here,
+            ``initialisation="zero"`` and ``rescale=True``, for the sake of the base model's outputs.
+
+    Returns:
+        The converted model; :func:`conversion` tells what was done.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 2))
+        >>> model = contextualize(model, after=nn.ReLU, example=torch.randn(1, 4))
+        >>> conversion(model)
+        2 contextual dropout sites
+          1  site after ReLU()
+          2  site in place of Dropout(p=0.1, inplace=False)
+    """
+    for name, module in model.named_modules():
+        if RECORD in module.__dict__:
+            raise ValueError(
+                f"{name or 'the model'} has been converted already ({len(sites_of(module))} sites): cd.strip(model) "
+                "first, or give all selections in one call"
+            )
+    model = model if inplace else copy.deepcopy(model)
+    plan = make_plan(model, replace, after, exclude, p)
+    settings = {"family": family, "initialisation": "zero", "rescale": True} | options
+    record = Conversion([_apply(model, item, settings) for item in plan.items], dict(plan.left))
+    setattr(model, RECORD, record)
+    if example is not None:
+        try:
+            _rehearse(model, record, example)
+        except BaseException:
+            strip(model)
+            raise
+    if record.left:
+        warnings.warn(f"not all dropout was converted:\n{_left(record)}", ConversionWarning, stacklevel=2)
+    return model
+
+
+def strip(model: Model) -> Model:
+    """Give the plain model back, exactly as it was converted but for what training changed in it.
+
+    Example:
+        >>> model = contextualize(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1)))
+        >>> strip(model)
+        Sequential(
+          (0): Linear(in_features=4, out_features=8, bias=True)
+          (1): Dropout(p=0.1, inplace=False)
+        )
+    """
+    converted = [module for module in model.modules() if RECORD in module.__dict__]
+    if not converted:
+        raise ValueError("the model was not converted by cd.contextualize: there is nothing to strip")
+    for module in converted:
+        for change in reversed(module.__dict__.pop(RECORD).changes):
+            _undo(module, change)
+        restore_fused_paths(module)
+    return model
+
+
+def conversion(model: nn.Module) -> Conversion:
+    """What :func:`contextualize` did to a model; prints as a small table."""
+    record = model.__dict__.get(RECORD)
+    if not isinstance(record, Conversion):
+        raise ValueError("the model was not converted by cd.contextualize")
+    return record
+
+
+def sites_of(model: nn.Module) -> dict[str, ContextualDropout]:
+    """The sites of a model by name, in call order where a conversion with an example knows it."""
+    found = {name: module for name, module in model.named_modules() if isinstance(module, ContextualDropout)}
+    record = model.__dict__.get(RECORD)
+    if isinstance(record, Conversion) and set(record.order) == set(found):
+        return {name: found[name] for name in record.order}
+    return found
+
+
+def _apply(model: nn.Module, item: Item, settings: dict[str, Any]) -> Change:
+    description = repr(item.module) if not any(True for _ in item.module.children()) else type(item.module).__name__
+    site = item.placement.build(item.module, settings | {"p": item.p})
+    parameter = next(model.parameters(), None)
+    if parameter is not None:
+        site = site.to(parameter.device, parameter.dtype if parameter.is_floating_point() else None)
+    item.placement.attach(model, item.name, site)
+    if item.placement is InPlaceOf:
+        for alias in item.aliases:
+            model.set_submodule(alias, site)
+    names = tuple(
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, ContextualDropout) and any(module is part for part in site.modules())
+    )
+    return Change(item.name, item.placement.kind, description, names, item.aliases)
+
+
+def _undo(model: nn.Module, change: Change) -> None:
+    PLACEMENTS[change.kind].detach(model, change.name)
+    if change.kind == InPlaceOf.kind:
+        for alias in change.aliases:
+            model.set_submodule(alias, model.get_submodule(change.name))
+
+
+class _Rehearsal(TorchFunctionMode):
+    """Notes which sites run and in which order, and dropout that is called as a function."""
+
+    FUNCTIONS = (F.dropout, F.alpha_dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.feature_alpha_dropout)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[ContextualDropout] = []
+        self.functional = 0
+
+    def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is masked and not any(args[0] is site for site in self.ran):
+            self.ran.append(args[0])
+        # Only dropout *modules* are in training mode now, so what is called with training=False is not one of them.
+        if func in self.FUNCTIONS and _argument(1, "p", 0.5, args, kwargs) > 0:
+            self.functional += not _argument(2, "training", True, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _argument(position: int, name: str, default: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return kwargs.get(name, args[position] if len(args) > position else default)
+
+
+def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
+    """Run the example and take back the sites that it does not reach."""
+    arguments, keywords = _arguments(example)
+    with sampling(model), torch.no_grad(), torch.random.fork_rng(devices=[]), _Rehearsal() as rehearsal:
+        model(*arguments, **keywords)
+    names = {module: name for name, module in model.named_modules()}
+    record.order = [names[site] for site in rehearsal.ran if site in names]
+    for change in list(record.changes):
+        if not any(name in record.order for name in change.sites):
+            _undo(model, change)
+            record.changes.remove(change)
+            record.left[change.name] = (
+                "the example never calls it as a module: its rate is read by functional or fused code, or it is unused"
+            )
+    if rehearsal.functional:
+        record.left["(functional)"] = (
+            f"{rehearsal.functional} calls of F.dropout, which only follow their module's training flag: replace them "
+            "by nn.Dropout modules to convert them"
+        )
+    if not record.changes:
+        raise ValueError(f"the example reaches none of the model's dropout:\n{_left(record)}")
+
+
+def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example, dict):
+        return (), example
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
+def _left(record: Conversion) -> str:
+    return "\n".join(f"  {name}: {reason}" for name, reason in record.left.items())

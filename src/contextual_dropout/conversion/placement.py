@@ -1,0 +1,201 @@
+"""The ways in which a site gets into a model: each can say what it needs, attach and detach.
+
+No way renames a parameter of the base model, and each is undone exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from contextual_dropout.conversion.attention import ContextualMultiheadAttention
+from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
+from contextual_dropout.site import ContextualDropout, LazyContextualDropout
+
+__all__ = ["PLACEMENTS", "After", "Attention", "Between", "InPlaceOf", "Placement", "restore_fused_paths"]
+
+#: The attribute under which an inserted site lives.
+CHILD = "contextual_dropout"
+#: Axis of the channels, counted from the end so that inputs without a batch axis work too.
+CHANNEL_AXIS: dict[type[nn.Module], int] = {
+    nn.Dropout1d: -2,
+    nn.Dropout2d: -3,
+    nn.Dropout3d: -4,
+    nn.FeatureAlphaDropout: 1,
+}
+#: The plain class of a recurrent network and the one that it takes on.
+RECURRENT: dict[type[nn.Module], type[nn.Module]] = {
+    nn.LSTM: ContextualLSTM,
+    nn.GRU: ContextualGRU,
+    nn.RNN: ContextualRNN,
+}
+CONVOLUTIONS = {
+    **dict.fromkeys((nn.Conv1d, nn.ConvTranspose1d), -2),
+    **dict.fromkeys((nn.Conv2d, nn.ConvTranspose2d), -3),
+    **dict.fromkeys((nn.Conv3d, nn.ConvTranspose3d), -4),
+}
+
+
+class Placement(Protocol):
+    """One way."""
+
+    kind: str
+
+    @staticmethod
+    def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
+        """The site, or sites, for this module."""
+
+    @staticmethod
+    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+        """Make the model use the site at the module called ``name``."""
+
+    @staticmethod
+    def detach(model: nn.Module, name: str) -> None:
+        """Undo it."""
+
+
+def _site(features: int | None, options: dict[str, Any], **fixed: Any) -> ContextualDropout:
+    settings = fixed | options
+    if features is None:
+        return LazyContextualDropout(**settings)
+    return ContextualDropout(features, **({"dim": -1} | settings))
+
+
+class InPlaceOf:
+    """In the place of a dropout layer (or any layer without parameters), whose features the first input tells."""
+
+    kind = "in place of"
+
+    @staticmethod
+    def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
+        return _site(None, options, dim=CHANNEL_AXIS.get(type(module)))
+
+    @staticmethod
+    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+        original = model.get_submodule(name)
+        site.train(original.training)
+        site.replaced = [original]  # type: ignore[assignment]  # in a list, so that it is no submodule
+        model.set_submodule(name, site)
+        _block_fused_paths(model, name, site)
+
+    @staticmethod
+    def detach(model: nn.Module, name: str) -> None:
+        site = model.get_submodule(name)
+        original: nn.Module = site.replaced[0]  # type: ignore[assignment, index]
+        model.set_submodule(name, original.train(site.training))
+
+
+class After:
+    """On the output of a layer: a forward hook, so that the layer's own parameters keep their names."""
+
+    kind = "after"
+
+    @staticmethod
+    def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
+        if isinstance(module, nn.Linear):
+            return _site(module.out_features, options)
+        for convolution, axis in CONVOLUTIONS.items():
+            if isinstance(module, convolution):
+                return _site(module.out_channels, options, dim=axis)  # type: ignore[arg-type]
+        return _site(None, options, dim=None)
+
+    @staticmethod
+    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+        module = model.get_submodule(name)
+        module.add_module(CHILD, site.train(module.training))
+        module.register_forward_hook(_mask_output)
+
+    @staticmethod
+    def detach(model: nn.Module, name: str) -> None:
+        module = model.get_submodule(name)
+        delattr(module, CHILD)
+        _remove_hook(module, _mask_output)
+
+
+class Attention:
+    """On the softmaxed weights of an ``nn.MultiheadAttention``."""
+
+    kind = "on the weights of"
+
+    @staticmethod
+    def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
+        assert isinstance(module, nn.MultiheadAttention)
+        return _site(module.num_heads, {"reduction": 1} | options, dim=1)
+
+    @staticmethod
+    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+        module = model.get_submodule(name)
+        module.add_module(CHILD, site.train(module.training))
+        module.__class__ = ContextualMultiheadAttention
+        _block_fused_paths(model, name, module)
+
+    @staticmethod
+    def detach(model: nn.Module, name: str) -> None:
+        module = model.get_submodule(name)
+        delattr(module, CHILD)
+        _remove_hook(module, _keep_out_of_fused_path)
+        module.__class__ = nn.MultiheadAttention
+
+
+class Between:
+    """Between the layers of a stacked LSTM, GRU or RNN."""
+
+    kind = "between the layers of"
+
+    @staticmethod
+    def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
+        assert isinstance(module, nn.RNNBase)
+        batch_dim = 0 if module.batch_first else 1
+        features = between_layers(module)
+        return nn.ModuleList(_site(features, options, batch_dim=batch_dim) for _ in range(module.num_layers - 1))
+
+    @staticmethod
+    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+        module = model.get_submodule(name)
+        module.add_module(CHILD, site.train(module.training))
+        module.__class__ = RECURRENT[type(module)]
+
+    @staticmethod
+    def detach(model: nn.Module, name: str) -> None:
+        module = model.get_submodule(name)
+        delattr(module, CHILD)
+        module.__class__ = next(plain for plain, layered in RECURRENT.items() if type(module) is layered)
+
+
+_ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, Between)
+PLACEMENTS = {placement.kind: placement for placement in _ALL}
+
+
+def _mask_output(module: nn.Module, inputs: Any, output: Any) -> Any:
+    site: ContextualDropout = getattr(module, CHILD)
+    if isinstance(output, Tensor):
+        return site(output)
+    return (site(output[0]), *output[1:])
+
+
+def _keep_out_of_fused_path(module: nn.Module, inputs: Any, output: Any) -> None:
+    """A hook that does nothing but be there: torch then does not use its fused encoder layer, where no site acts."""
+
+
+def _block_fused_paths(model: nn.Module, name: str, module: nn.Module) -> None:
+    """Inside a transformer encoder, evaluation without autograd must go through the modules."""
+    ancestors = [model.get_submodule(".".join(name.split(".")[:depth])) for depth in range(name.count(".") + 1)]
+    if any(isinstance(ancestor, nn.TransformerEncoderLayer) for ancestor in ancestors):
+        module.register_forward_hook(_keep_out_of_fused_path)
+    for ancestor in ancestors:
+        if isinstance(ancestor, nn.TransformerEncoder) and ancestor.use_nested_tensor:
+            vars(ancestor)["use_nested_tensor"] = False
+            vars(ancestor)["contextual_dropout_unnested"] = True
+
+
+def restore_fused_paths(model: nn.Module) -> None:
+    """Undo what sites needed of transformer encoders."""
+    for module in model.modules():
+        if vars(module).pop("contextual_dropout_unnested", False):
+            vars(module)["use_nested_tensor"] = True
+
+
+def _remove_hook(module: nn.Module, hook: Any) -> None:
+    for key in [key for key, value in module._forward_hooks.items() if value is hook]:
+        del module._forward_hooks[key]

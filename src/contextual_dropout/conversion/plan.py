@@ -1,0 +1,127 @@
+"""Deciding which modules get a site, before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from contextual_dropout.conversion.placement import RECURRENT, After, Attention, Between, InPlaceOf, Placement
+from contextual_dropout.conversion.selection import Predicate, Selector, matcher
+
+__all__ = ["Plan", "drop_rate", "has_dropout", "make_plan"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A module that is to get a site."""
+
+    name: str
+    aliases: tuple[str, ...]
+    module: nn.Module
+    placement: Placement
+    p: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be changed, and what will not and why."""
+
+    items: list[Item]
+    left: dict[str, str]
+
+
+def has_dropout(name: str, module: nn.Module) -> bool:
+    """Whether torch applies dropout in this very module."""
+    return isinstance(module, _DropoutNd) or (
+        isinstance(module, nn.MultiheadAttention | nn.RNNBase) and drop_rate(module) > 0
+    )
+
+
+def drop_rate(module: nn.Module) -> float:
+    """The drop rate that a module was built with; 0 if it has none."""
+    rate = module.p if isinstance(module, _DropoutNd) else getattr(module, "dropout", 0.0)
+    return float(rate) if isinstance(rate, int | float) else 0.0
+
+
+def make_plan(
+    model: nn.Module, replace: Selector | None, after: Selector | None, exclude: Selector | None, p: float | None
+) -> Plan:
+    """Go through the model once.
+
+    Raises:
+        TypeError: a layer with parameters was to be replaced.
+        ValueError: nothing matched.
+    """
+    replaced, followed, excluded = matcher(replace), matcher(after), matcher(exclude)
+    items: list[Item] = []
+    left: dict[str, str] = {}
+    for name, aliases, module in _modules(model, excluded):
+        placement = After if followed(name, module) else _replacement(name, module) if replaced(name, module) else None
+        if placement is None:
+            continue
+        rate = p if p is not None else drop_rate(module) if placement is not After else 0.2
+        reason = _obstacle(module, placement, rate)
+        if reason:
+            left[name] = reason
+        else:
+            items.append(Item(name, aliases, module, placement, rate))
+    if not items:
+        raise ValueError(_nothing_matched(model, left))
+    return Plan(items, left)
+
+
+def _modules(model: nn.Module, excluded: Predicate) -> Iterator[tuple[str, tuple[str, ...], nn.Module]]:
+    """Every module once, with all its names, but for the excluded ones and what is inside them."""
+    names: dict[nn.Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        names.setdefault(module, []).append(name)
+    out = [name for module, (name, *_) in names.items() if excluded(name, module)]
+    for module, (name, *aliases) in names.items():
+        if not any(name == prefix or name.startswith(prefix + ".") for prefix in out):
+            yield name, tuple(aliases), module
+
+
+def _replacement(name: str, module: nn.Module) -> Placement:
+    if isinstance(module, nn.MultiheadAttention):
+        return Attention
+    if isinstance(module, nn.RNNBase):
+        return Between
+    if next(module.parameters(), None) is not None:
+        raise TypeError(
+            f"{name!r} is a {type(module).__name__} with parameters and cannot be replaced by a site: use after= to "
+            "put one behind it"
+        )
+    return InPlaceOf
+
+
+def _obstacle(module: nn.Module, placement: Placement, rate: float) -> str | None:
+    if placement is Attention and type(module) is not nn.MultiheadAttention:
+        return f"{type(module).__name__} computes its attention in its own way"
+    if isinstance(module, nn.MultiheadAttention) and (module.bias_k is not None or module.add_zero_attn):
+        return "attention with add_bias_kv or add_zero_attn is not supported"
+    if placement is Between and type(module) not in RECURRENT:
+        return f"{type(module).__name__} runs its layers in its own way"
+    if isinstance(module, nn.RNNBase) and module.num_layers < 2:
+        return "a single recurrent layer has no dropout inside; use after= to mask its outputs"
+    if not 0 < rate < 1:
+        return f"its drop rate is {rate:g}; give p= to convert it"
+    return None
+
+
+def _nothing_matched(model: nn.Module, left: dict[str, Any]) -> str:
+    lines = ["nothing in the model was selected for contextual dropout."]
+    lines += [f"  {name}: {reason}" for name, reason in left.items()]
+    layers = [
+        f"  {name}: {type(module).__name__}"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.MultiheadAttention | nn.RNNBase)
+    ]
+    if layers:
+        more = f"\n  ... and {len(layers) - 10} more" if len(layers) > 10 else ""
+        lines += ["Layers that a site could follow, with after=[...] by type or name:", *layers[:10]]
+        return "\n".join(lines) + more
+    return "\n".join([*lines, "It has no linear, convolutional, attention or recurrent layers either."])
