@@ -2,23 +2,46 @@
 
 from contextual_dropout import estimators, metrics, schedules, significance
 from contextual_dropout.checks import SaturationWarning
+from contextual_dropout.conversion.convert import contextualize, conversion, strip
+from contextual_dropout.conversion.parameters import count_parameters, parameter_groups, sites
+from contextual_dropout.conversion.report import ConversionWarning
 from contextual_dropout.modes import sampling
 from contextual_dropout.objective import ELBO, Step
 from contextual_dropout.predict import predict
-from contextual_dropout.prediction import Prediction
+from contextual_dropout.prediction import MultilabelPrediction, Prediction
+from contextual_dropout.probe import Probe, SilentSiteError, probe
+from contextual_dropout.regression import RegressionPrediction
+from contextual_dropout.saving import load_sites, save_sites
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
+from contextual_dropout.streaming import predict_batches, predict_loader
 
 __all__ = [
     "ELBO",
     "ContextualDropout",
+    "ConversionWarning",
     "LazyContextualDropout",
+    "MultilabelPrediction",
     "Prediction",
+    "Probe",
+    "RegressionPrediction",
     "SaturationWarning",
+    "SilentSiteError",
     "Step",
+    "contextualize",
+    "conversion",
+    "count_parameters",
     "estimators",
+    "load_sites",
     "metrics",
+    "parameter_groups",
     "predict",
+    "predict_batches",
+    "predict_loader",
+    "probe",
     "sampling",
+    "save_sites",
     "schedules",
     "significance",
+    "sites",
+    "strip",
 ]

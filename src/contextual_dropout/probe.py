@@ -112,7 +112,7 @@ def _spread(name: str, site: ContextualDropout, passes: list[_Watch]) -> SiteSpr
     first = torch.stack([outputs[0].float() for outputs in calls])
     spread = first.std(0).mean().item()
     keep = passes[0].keep[site]
-    if spread == 0:
+    if torch.equal(first, first[:1].expand_as(first)):
         constant = "its input is zero" if not first.any() else f"its mean keep probability is {keep.mean().item():.4f}"
         raise SilentSiteError(
             f"site {name!r} ran but gave the same output under {len(passes)} sampled masks: {constant}"
