@@ -30,7 +30,7 @@ class SiteSpread:
         calls: per pass.
         keep_probability: mean over samples and units.
         contextuality: standard deviation of the keep probability over the samples of the batch, mean over units.
-        spread: mean standard deviation of the site's output over the passes.
+        spread: standard deviation of the mask over the passes, mean over samples and units.
     """
 
     calls: float
@@ -56,20 +56,25 @@ class Probe:
 
 
 class _Watch(TorchFunctionMode):
-    """Notes what each site keeps and returns."""
+    """Notes the keep probabilities and masks of each site, and whether it had anything to mask."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.outputs: dict[ContextualDropout, list[Tensor]] = defaultdict(list)
+        self.masks: dict[ContextualDropout, list[Tensor]] = defaultdict(list)
         self.keep: dict[ContextualDropout, Tensor] = {}
+        self.fed: set[ContextualDropout] = set()
 
     def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if func is masked:
-            site, u, context = args
-            self.outputs[site].append(out)
-            self.keep[site] = site.keep_probability(u, context)
-        return out
+        if func is not masked:
+            return func(*args, **(kwargs or {}))
+        site, u, context = args
+        logits = site.logits(u, context)
+        mask = site.family.sample(logits, site.family.noise(logits))
+        self.masks[site].append(mask)
+        self.keep[site] = logits.sigmoid()
+        if u.any():
+            self.fed.add(site)
+        return site.apply_mask(u, mask)
 
 
 def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> Probe:
@@ -82,7 +87,7 @@ def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> 
         keywords: for the model's forward.
 
     Raises:
-        SilentSiteError: a site never ran, or its output did not vary over the passes.
+        SilentSiteError: a site never ran, had nothing but zeros to mask, or the same mask in every pass.
 
     Example:
         >>> import contextual_dropout as cd
@@ -103,19 +108,18 @@ def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> 
 
 
 def _spread(name: str, site: ContextualDropout, passes: list[_Watch]) -> SiteSpread:
-    calls = [watch.outputs[site] for watch in passes]
+    calls = [watch.masks[site] for watch in passes]
     if not all(calls):
         raise SilentSiteError(
             f"site {name!r} never ran: it is not on the path of this input, or a fused or functional path goes around "
             "its module (exclude it, or convert with example= so that such places are found)"
         )
-    first = torch.stack([outputs[0].float() for outputs in calls])
-    spread = first.std(0).mean().item()
-    keep = passes[0].keep[site]
-    if torch.equal(first, first[:1].expand_as(first)):
-        constant = "its input is zero" if not first.any() else f"its mean keep probability is {keep.mean().item():.4f}"
+    if not any(site in watch.fed for watch in passes):
+        raise SilentSiteError(f"site {name!r} has no effect: its input is zero")
+    masks, keep = torch.stack([masks[0] for masks in calls]), passes[0].keep[site]
+    if torch.equal(masks, masks[:1].expand_as(masks)):
         raise SilentSiteError(
-            f"site {name!r} ran but gave the same output under {len(passes)} sampled masks: {constant}"
+            f"site {name!r} drew the same mask in {len(passes)} passes: its mean keep probability is {keep.mean():.4f}"
         )
     contextuality = keep.std(0).mean().item() if len(keep) > 1 else 0.0
-    return SiteSpread(sum(map(len, calls)) / len(calls), keep.mean().item(), contextuality, spread)
+    return SiteSpread(sum(map(len, calls)) / len(calls), keep.mean().item(), contextuality, masks.std(0).mean().item())

@@ -198,7 +198,7 @@ def test_probe_names_a_site_that_never_ran() -> None:
 def test_probe_names_a_site_without_spread() -> None:
     model = cd.contextualize(mlp(), example=torch.randn(1, 4))
     nn.init.constant_(cd.sites(model)["5"].encoder.expand_bias, 1e6)
-    with pytest.raises(cd.SilentSiteError, match=r"site '5' gave the same output.*keep probability is 1\.0000"):
+    with pytest.raises(cd.SilentSiteError, match=r"site '5' drew the same mask.*keep probability is 1\.0000"):
         cd.probe(model, torch.randn(3, 4))
     silent = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2))
     nn.init.zeros_(silent[0].weight)
