@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import contextual_dropout as cd
 from contextual_dropout.divergence import ClosedForm
 from contextual_dropout.estimators import SampledARM, SequentialARM, arm
-from contextual_dropout.tape import Recording
+from contextual_dropout.tape import Recording, Watch
 from contextual_dropout.trial import Trial, sample
 
 Step = Callable[[], object]
@@ -85,7 +85,7 @@ def pseudo_passes(rounds: int) -> dict[str, float]:
         return -F.cross_entropy(model(x), y, reduction="none")
 
     def recorded(replayable: bool) -> Trial:
-        with Recording(model, sample, replayable=replayable) as recording:
+        with Recording(model, sample, Watch(True, replayable)) as recording:
             log_likelihood = closure()
         return Trial(closure, recording, log_likelihood, ClosedForm(), 1.0)
 

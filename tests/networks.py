@@ -107,12 +107,36 @@ class Attention(nn.Module):
         return out
 
 
+class Remembering(nn.Module):
+    """Reads a buffer, then updates it in one of the many ways to do so."""
+
+    def __init__(self, *families: str) -> None:
+        super().__init__()
+        self.inputs = nn.Linear(3 * 5 * 5, 6)
+        self.sites = nn.ModuleList(site(6, family) for family in families)
+        self.outputs = nn.Linear(6, 4)
+        self.register_buffer("centre", torch.zeros(6))
+        self.register_buffer("scale", torch.ones(6))
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.inputs(x.flatten(1))
+        for layer in self.sites:
+            x = torch.tanh(layer((x - self.centre.clone()) / self.scale.clone())) + x
+            self.centre.data.lerp_(x.detach().mean(0), 0.3)
+            self.scale = 0.9 * self.scale + 0.1 * x.detach().std(0)
+            self.count += 1
+        out: Tensor = self.outputs(x)
+        return out
+
+
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "residual": residual,
     "inplace": Inplace,
     "recurrent": Recurrent,
     "attention": Attention,
+    "remembering": Remembering,
 }
 
 

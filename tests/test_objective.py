@@ -77,8 +77,9 @@ def test_training_raises_the_elbo(family: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
-def test_autocast(dtype: torch.dtype, family: str) -> None:
-    model = build("mlp", family, family).float()
+@pytest.mark.parametrize("network", ["mlp", "residual"])
+def test_autocast(network: str, dtype: torch.dtype, family: str) -> None:
+    model = build(network, family, family).float()
     x, y = batch()
     objective = cd.ELBO(model)
 
@@ -235,3 +236,38 @@ def test_saturation_is_reported_once(bias: float, word: str) -> None:
         for _ in range(201):
             with torch.no_grad():
                 objective(closure)
+
+
+def test_an_infinite_log_likelihood_of_a_pseudo_pass_is_an_error_too() -> None:
+    model = nn.Sequential(site(4))
+    calls = 0
+
+    def closure() -> Tensor:
+        nonlocal calls
+        calls += 1
+        return model(torch.ones(3, 4)).sum(-1) + (torch.tensor([0, float("inf"), 0]) if calls > 1 else 0)
+
+    with pytest.raises(FloatingPointError, match="example 1 of the batch, under another mask at site '0', is inf"):
+        cd.ELBO(model, "sequential-arm")(closure)
+    assert model[0].encoder.expand_bias.grad is None
+
+
+def test_a_site_that_gets_the_wrong_features_is_named() -> None:
+    model = nn.Sequential(nn.Linear(4, 5), site(6))
+    with pytest.raises(ValueError, match=r"site '1': .*shape \(3, 5\) with 5 features.*features=6"):
+        cd.ELBO(model)(lambda: model(torch.randn(3, 4)).sum(-1))
+
+
+def test_an_estimator_class_is_not_an_estimator() -> None:
+    with pytest.raises(TypeError, match=r"such as SampledARM\(\)"):
+        cd.ELBO(nn.Linear(1, 1), Reinforce)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_models_have_single_precision_masks_and_kl(dtype: torch.dtype) -> None:
+    model = nn.Sequential(cd.ContextualDropout(784, p=0.01, initialisation="zero"), nn.Linear(784, 2)).to(dtype)
+    x, y = torch.randn(6, 784, dtype=dtype), torch.tensor([0, 1] * 3)
+    step = cd.ELBO(model)(lambda: -F.cross_entropy(model(x).float(), y, reduction="none"))
+    step.loss.backward()
+    assert step.kl.dtype is torch.float32
+    assert (step.kl.abs() < 1e-2).all()  # the posterior is the prior, up to the rounding of the encoder's bias

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.tape import Recording
@@ -27,9 +28,8 @@ class SaturationWarning(UserWarning):
     """The keep probabilities of a site have all but reached 0 or 1."""
 
 
-def closure_called_sites(model: nn.Module, recording: Recording) -> None:
+def closure_called_sites(sites: Collection[ContextualDropout], recording: Recording) -> None:
     """At least one site has to have sampled, and every one that did has to belong to the model."""
-    sites = {module for module in model.modules() if isinstance(module, ContextualDropout)}
     if not sites:
         raise RuntimeError("the model has no contextual dropout site: add cd.ContextualDropout layers to it first")
     if not any(site.stochastic for site in sites):
@@ -65,15 +65,15 @@ def one_value_per_sample(recording: Recording, log_likelihood: Tensor) -> None:
             )
 
 
-def finite(log_likelihood: Tensor) -> None:
-    """No log-likelihood may be infinite or NaN."""
-    if bool(torch.isfinite(log_likelihood).all()):
+def finite(what: str, values: Tensor, where: str = "") -> None:
+    """No example's value may be infinite or NaN."""
+    if bool(torch.isfinite(values).all()):
         return
-    bad = torch.nonzero(~torch.isfinite(log_likelihood)).flatten().tolist()
+    bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     raise FloatingPointError(
-        f"the log-likelihood of example {bad[0]} of the batch is {log_likelihood[bad[0]].item()} ({len(bad)} of "
-        f"{len(log_likelihood)} are not finite); no gradient was computed, the parameters are as before: look at that "
-        "input, the learning rate and the scale of the model's outputs"
+        f"the {what} of example {bad[0]} of the batch{where} is {values[bad[0]].item()} ({len(bad)} of {len(values)} "
+        "are not finite); no gradient was computed, the parameters are as before: look at that input, at the learning "
+        "rate and at the scale of the model's outputs"
     )
 
 
@@ -92,7 +92,7 @@ def warn_if_saturated(recording: Recording) -> bool:
     low, high = HEALTHY_KEEP_PROBABILITY
     for draw in recording.draws:
         keep = draw.logits.detach().sigmoid().mean().item() if draw.logits.numel() else low
-        if not low <= keep <= high:
+        if keep < low or keep > high:
             state = "collapsed: it drops nearly everything" if keep < low else "saturated: it drops nearly nothing"
             warnings.warn(
                 f"site {recording.name_of(draw.site)!r} has {state} (mean keep probability {keep:.4f}); try a smaller "

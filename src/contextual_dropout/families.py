@@ -204,8 +204,7 @@ def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor]:
     inverse = bounded.neg().exp_().add_(1)  # 1 / keep
     keep = inverse.reciprocal()
     entropy = inverse.log_().addcmul_(bounded, keep, value=-1).add_(bounded)
-    value = logits.shape[-1] * F.softplus(prior_logit) - prior_logit * keep.sum(-1) - entropy.sum(-1)
-    return value, keep
+    return (F.softplus(prior_logit) - entropy.addcmul_(keep, prior_logit)).sum(-1), keep  # summed last: no cancellation
 
 
 class _GaussianSample(torch.autograd.Function):
@@ -248,4 +247,4 @@ def _gaussian_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor]:
     """sum (exp(b - a) - 1 - (b - a)) / 2, and exp(b - a), the ratio of the variances."""
     log_ratio = (prior_logit - logits).clamp_(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE)
     ratio = log_ratio.exp()
-    return 0.5 * (ratio.sum(-1) - log_ratio.sum(-1) - logits.shape[-1]), ratio
+    return 0.5 * (ratio - log_ratio.add_(1)).sum(-1), ratio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from contextual_dropout import checks, divergence, estimators
 from contextual_dropout.schedules import Constant, Schedule
 from contextual_dropout.signals import inject
-from contextual_dropout.tape import Recording
+from contextual_dropout.site import ContextualDropout
+from contextual_dropout.tape import Recording, Watch
 from contextual_dropout.trial import Trial
 
 __all__ = ["ELBO", "Step"]
@@ -48,6 +49,8 @@ class ELBO:
     * phi: the estimator's gradient;
     * eta: minus the weighted KL's gradient.
 
+    These are first derivatives; do not differentiate them again (``create_graph=True``).
+
     Args:
         model: the network; its sites must be in training mode when the objective is called.
         estimator: a name of :mod:`contextual_dropout.estimators` or an estimator object.
@@ -80,7 +83,9 @@ class ELBO:
     ) -> None:
         self.model = model
         self.estimator = estimators.by_name(estimator) if isinstance(estimator, str) else estimator
-        self.schedule: Schedule = Constant(kl_weight) if isinstance(kl_weight, int | float) else kl_weight
+        if isinstance(self.estimator, type) or not callable(self.estimator):
+            raise TypeError(f"estimator must be a name or an estimator object such as SampledARM(), got {estimator!r}")
+        self.schedule = cast(Schedule, kl_weight) if hasattr(kl_weight, "advance") else Constant(kl_weight)
         self._divergence = divergence.by_name(kl)
         self._replay = replay
         self._calls = 0
@@ -92,20 +97,24 @@ class ELBO:
         Args:
             closure: calls the model and returns the log-likelihood of each example, (B,). It may be called
                 several times and has to do the same each time: no data loading inside. Random torch calls are
-                fine.
+                fine. Terms of your own belong inside: what the model keeps on itself (``self.aux = ...``) may be that
+                of a pseudo pass afterwards, without autograd.
         """
         learning = torch.is_grad_enabled()
-        recording = Recording(self.model, self.estimator.sampler, replayable=self._replay)
+        sites = {module for module in self.model.modules() if isinstance(module, ContextualDropout)}
+        reruns = learning and self.estimator.reruns and any(not site.family.pathwise for site in sites)
+        recording = Recording(self.model, self.estimator.sampler, Watch(reruns, reruns and self._replay))
         with recording:
             log_likelihood = closure()
-        checks.closure_called_sites(self.model, recording)
+        checks.closure_called_sites(sites, recording)
         checks.one_value_per_sample(recording, log_likelihood)
-        checks.finite(log_likelihood)
+        checks.finite("log-likelihood", log_likelihood)
         if learning:
             checks.sites_can_learn(recording)
         trial = Trial(closure, recording, log_likelihood, self._divergence, self.schedule.weight)
         signals = self.estimator(trial) if learning else []
         kl = torch.stack(list(trial.true.costs)).sum(0)
+        checks.finite("KL", kl)
         loss = -(log_likelihood - trial.kl_weight * kl).sum() / max(len(kl), 1)
         self._look_after(recording)
         if learning:

@@ -4,8 +4,9 @@ Everything before the site, the *fork*, is not computed again: each call returns
 pass (*prefix replay*), so that a pseudo pass costs its suffix only, whatever the network's shape. Results that
 nobody could still read at the fork are replaced by a placeholder that cannot be computed with.
 
-Correct first: if anything speaks against a replay (a tensor of the prefix was changed in place later, the code
-takes another path, a placeholder is touched), the whole pass is computed.
+Correct first: if anything speaks against a replay (a tensor of the prefix or a buffer was changed in place later,
+the code takes another path, a placeholder is touched), the whole pass is computed, from the buffers and generators
+that the true pass found. If even that does not bring the site its logits again, there is an error.
 
 A rerun leaves no trace: no autograd graph, no change of a buffer (batch normalisation uses the true pass's
 batch statistics and updates none), and the random number generators are where they were.
@@ -25,7 +26,8 @@ from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.families import Family
 from contextual_dropout.site import ContextualDropout, Draw, masked
-from contextual_dropout.tape import BatchNormCall, RandomState, Recording, Sampler
+from contextual_dropout.state import BufferState, HostRandomState, RandomState
+from contextual_dropout.tape import BatchNormCall, Recording, Sampler, storage_of
 
 __all__ = ["CommonNoise", "FreshNoise", "Noise", "rerun"]
 
@@ -42,11 +44,11 @@ class CommonNoise:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._outside = RandomState(recording.before.device)
+        self._outside = RandomState(recording.device)
 
     def begin_prefix(self) -> None:
         """Before a prefix is computed again."""
-        self._recording.before.restore()
+        self._recording.before[0].restore()
 
     def after_draw(self, index: int) -> None:
         """After draw ``index``, at the fork or later."""
@@ -73,8 +75,8 @@ class FreshNoise:
 
     def begin_prefix(self) -> None:
         """Before a prefix is computed again."""
-        self._outside = RandomState(self._recording.before.device)
-        self._recording.before.restore()
+        self._outside = RandomState(self._recording.device)
+        self._recording.before[0].restore()
 
     def after_draw(self, index: int) -> None:
         """After draw ``index``, at the fork or later."""
@@ -123,7 +125,7 @@ class Rerun(TorchFunctionMode):
             return _instance_norm(*args, **kwargs)
         if _works_in_place(func, kwargs):
             target = kwargs.get("out", args[0] if args else None)
-            if id(target) in self._recording.buffers:
+            if id(target) in self._recording.norm_buffers:
                 return target
         return func(*args, **kwargs)
 
@@ -141,17 +143,24 @@ class Rerun(TorchFunctionMode):
             if index < self._fork:
                 self._recording.forks[index].after.restore()
                 return site.apply_mask(u, true.mask)
+            self._check_arrival(site, u, context)
             draw = Draw(site, true.logits.detach(), true.noise, self._mask, self._mask)
         self._noise.after_draw(index)
         self.draws.append(draw)
         return site.apply_mask(u, draw.mask)
+
+    def _check_arrival(self, site: ContextualDropout, u: Tensor, context: Tensor | None) -> None:
+        """A pass that was computed again must bring the fork the logits of the true pass, up to rounding."""
+        logits, true = site.logits(u, context), self._recording.draws[self._fork].logits.detach()
+        if logits.shape != true.shape or not torch.allclose(logits, true, rtol=1e-2, atol=1e-2):
+            raise NotRepeatable
 
     def _batch_norm(self, call: BatchNormCall) -> Tensor:
         """Normalise with the statistics of the batch that the same call saw in the true pass."""
         occurrence, self._norms[call.layer] = self._norms[call.layer], self._norms[call.layer] + 1
         if occurrence >= len(self._recording.norms[call.layer]):
             raise NotRepeatable
-        variance, mean = self._recording.norms[call.layer][occurrence].variance_and_mean
+        variance, mean = self._recording.norms[call.layer][occurrence]
         return F.batch_norm(call.input, mean, variance, call.weight, call.bias, False, call.momentum, call.eps)
 
 
@@ -171,6 +180,11 @@ class Replay(Rerun):
         if not self.draws and func is not masked:
             raise NotRepeatable
         return super().__torch_function__(func, types, args, kwargs)
+
+    def _check_arrival(self, site: ContextualDropout, u: Tensor, context: Tensor | None) -> None:
+        """A replay must bring the fork the very tensor of the true pass: code that is not torch's may make another."""
+        if u is not self._target.features:
+            raise NotRepeatable
 
     def _recall(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         recorded, out = self._recording.calls[self._position]
@@ -208,17 +222,25 @@ def rerun(
     Returns:
         The closure's value and the draws from ``fork`` on, without autograd.
     """
-    foreign = [position for position, tensor in recording.mutations if id(tensor) not in recording.buffers]
-    position = recording.forks[fork].position
-    replayable = recording.replayable and recording.forks[fork].intact() and all(p < position for p in foreign)
+    foreign = [m.position for m in recording.mutations if m.foreign and id(m.tensor) not in recording.norm_buffers]
+    target, buffers, host = recording.forks[fork], BufferState(recording.model), HostRandomState()
+    replayable = (
+        recording.watch.replayable
+        and target.intact(recording.mutations)
+        and all(position < target.position for position in foreign)
+        and recording.before[2].unchanged()
+    )
 
     def attempt(kind: type[Rerun]) -> tuple[Tensor, list[Draw]]:
         run = kind(recording, fork, mask, sampler, noise)
+        recording.before[1].restore()
         try:
             with torch.no_grad(), run:
                 return closure(), run.draws
         finally:
             noise.end()
+            host.restore()
+            buffers.restore()
 
     if replayable:
         try:
@@ -227,8 +249,9 @@ def rerun(
                 return value, draws
         except (NotRepeatable, Exception):
             pass  # the whole pass is right, or raises what is really wrong
-    if foreign:
+    if any(not _is_state(m.tensor, recording) for m in recording.mutations if m.foreign):
         raise RuntimeError(_MUTATION)
+    recording.before[2].restore()
     noise.begin_prefix()
     try:
         return attempt(Rerun)
@@ -241,9 +264,16 @@ _MUTATION = (
     "would apply the change twice: clone the tensor inside the closure first"
 )
 _OTHER_PATH = (
-    "run a second time, the closure called its sites or batch normalisations in another order: a pseudo pass needs "
-    "a closure that does the same each time; move what changes between calls (data loading, counters) out of it"
+    "run a second time, the closure did something else: it called its sites or batch normalisations in another order, "
+    "or gave a site other features; a pseudo pass needs a closure that does the same each time, so move what changes "
+    "between calls (data loading, counters, generators of your own) out of it"
 )
+
+
+def _is_state(tensor: Tensor, recording: Recording) -> bool:
+    """Whether a tensor is, or looks into, a buffer of the model."""
+    memory = {storage_of(buffer) for buffer in recording.model.buffers()}
+    return storage_of(tensor) in memory
 
 
 def _works_in_place(func: Any, kwargs: dict[str, Any]) -> bool:

@@ -78,6 +78,7 @@ class LinearWarmup:
 
 
 def _checked(name: str, weight: float) -> float:
+    weight = float(weight)
     if not (math.isfinite(weight) and weight >= 0):
         raise ValueError(f"{name} must be a finite number that is not negative, got {weight}")
-    return float(weight)
+    return weight

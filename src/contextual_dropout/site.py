@@ -182,11 +182,13 @@ class ContextualDropout(nn.Module):
         """Natural logits t * alpha (B, C).
 
         They are computed in the encoder's own precision also under autocast: with t = 0.01 a drop rate of
-        0.2 is a logit of 139, where half precision could not tell one sample's rate from another's.
+        0.2 is a logit alpha of 139, where half precision could not tell one sample's rate from another's. What is
+        made of them (masks, KL) is at least in single precision.
 
         Args:
             u: the features to be masked.
-            context: what the encoder reads instead: (B, C_context), or any shape with the axis ``dim``.
+            context: what the encoder reads instead: (B, C_context), or any shape with the axis ``dim``. Layers that
+                compute nothing but contexts are not trained: the encoder's gradient stops at what it reads.
             gate: decides, when gradients flow back, whether they go on into what the encoder read; they
                 never do without one.
         """
@@ -207,7 +209,7 @@ class ContextualDropout(nn.Module):
                 logits: Tensor = self.encoder(pooled)
         else:
             logits = self.encoder(pooled)
-        return logits
+        return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 
     def apply_mask(self, u: Tensor, mask: Tensor) -> Tensor:
         """Multiply ``u`` by a mask (B, C), broadcast over the other axes, and by the constant rescale."""
@@ -317,7 +319,7 @@ def _check_drop_rate(name: str, value: float) -> None:
 
 
 def _check_positive_integer(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 

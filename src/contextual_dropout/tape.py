@@ -3,8 +3,8 @@
 A :class:`Recording` watches the true pass: every torch call of the user's code and every draw of a site. See
 :mod:`contextual_dropout.rerun` for what is done with it.
 
-Memory: the recording holds weak references, and at each draw a strong one to what the user's code still holds
-at that moment. That set (skip connections, mostly) is all that the rest of the pass can read.
+Memory: results of calls are held by weak references, and at each draw by strong ones if the user's code still holds
+them at that moment. That set (skip connections, mostly) is all that the rest of the pass can read.
 """
 
 from __future__ import annotations
@@ -24,26 +24,14 @@ from torch.overrides import TorchFunctionMode
 from contextual_dropout.families import Family
 from contextual_dropout.gate import Gate
 from contextual_dropout.site import ContextualDropout, Draw, masked
+from contextual_dropout.state import BufferState, HostRandomState, RandomState, normalisation_buffers
 
-__all__ = ["BatchNormCall", "Fork", "RandomState", "Recording", "Sampler"]
+__all__ = ["BatchNormCall", "Fork", "Mutation", "Recording", "Sampler", "Watch", "storage_of"]
 
 #: How noise becomes a mask: ``(family, logits, noise) -> mask``.
 Sampler = Callable[[Family, Tensor, Tensor], Tensor]
-
-
-class RandomState:
-    """The state of the generators that a pass on ``device`` draws from."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._cpu = torch.get_rng_state()
-        self._accelerator = None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
-
-    def restore(self) -> None:
-        """Put the generators back to this state."""
-        torch.set_rng_state(self._cpu)
-        if self._accelerator is not None:
-            torch.get_device_module(self.device).set_rng_state(self._accelerator, self.device)
+#: Variance and mean of a batch, (C,) each.
+Statistics = tuple[Tensor, Tensor]
 
 
 class BatchNormCall(NamedTuple):
@@ -63,18 +51,25 @@ class BatchNormCall(NamedTuple):
         """Tells the calls of one layer from those of another."""
         return id(self.running_mean), id(self.weight)
 
+    def statistics(self) -> Statistics:
+        """Of the batch that it normalises, in at least single precision; the variance is the biased one."""
+        batch = self.input.detach()
+        batch = batch.float() if batch.dtype in (torch.float16, torch.bfloat16) else batch
+        return torch.var_mean(batch, [axis for axis in range(batch.ndim) if axis != 1], correction=0)
 
-class BatchStatistics:
-    """Mean and variance over the batch that a normalisation saw, computed when first asked for."""
 
-    def __init__(self, batch: Tensor) -> None:
-        self._batch = batch
+class Mutation(NamedTuple):
+    """A tensor that was changed in place.
 
-    @cached_property
-    def variance_and_mean(self) -> tuple[Tensor, Tensor]:
-        """(C,) each; the variance is the biased one, as normalisation uses it."""
-        axes = [axis for axis in range(self._batch.ndim) if axis != 1]
-        return torch.var_mean(self._batch, axes, correction=0)
+    Attributes:
+        position: how many calls came before.
+        tensor: what was changed.
+        foreign: whether it was made outside of the pass.
+    """
+
+    position: int
+    tensor: Tensor
+    foreign: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -83,19 +78,37 @@ class Fork:
 
     Attributes:
         position: how many calls came before it.
+        features: what the site was given.
         live: the results of earlier calls that the user's code still held, by position.
         versions: every tensor that a suffix may read, with its version at that moment.
         after: the generators just after the draw.
     """
 
     position: int
+    features: Tensor
     live: dict[int, Tensor]
     versions: list[tuple[Tensor, int]]
     after: RandomState
 
-    def intact(self) -> bool:
+    def intact(self, mutations: list[Mutation]) -> bool:
         """Whether nothing that a suffix may read has been changed in place since."""
-        return all(tensor._version == version for tensor, version in self.versions)
+        if any(_version(tensor) != version for tensor, version in self.versions):
+            return False
+        later = {storage_of(mutation.tensor) for mutation in mutations if mutation.position >= self.position}
+        return not later or not any(storage_of(tensor) in later for tensor, _ in self.versions)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How closely a recording looks.
+
+    Attributes:
+        rerunnable: keep what any rerun needs: batch statistics, buffers, generators.
+        replayable: and what a replay needs on top: the calls.
+    """
+
+    rerunnable: bool
+    replayable: bool
 
 
 class Recording(TorchFunctionMode):
@@ -104,7 +117,7 @@ class Recording(TorchFunctionMode):
     Args:
         model: the network; its buffers may be changed by this pass, but not by a rerun.
         sampler: how sites turn noise into masks in this pass.
-        replayable: whether to keep what a replay needs.
+        watch: what to keep.
 
     Attributes:
         draws: the sites' random calls, in call order.
@@ -112,35 +125,39 @@ class Recording(TorchFunctionMode):
         encoder_gate: see :mod:`contextual_dropout.gate`; closed unless an estimator opens it.
         mask_gate: whether gradients flow from the network into pathwise masks.
         calls: what was called and what it returned (tensors as weak references).
-        norms: the statistics of each batch normalisation's calls.
-        mutations: tensors from outside of the pass that it changed in place, with the call's position.
+        norms: the batch statistics of each normalisation layer's calls.
+        mutations: what was changed in place.
+        before: the generators, and the host's, and the buffers, at the start.
     """
 
-    def __init__(self, model: nn.Module, sampler: Sampler, *, replayable: bool = True) -> None:
+    def __init__(self, model: nn.Module, sampler: Sampler, watch: Watch) -> None:
         super().__init__()
         self.draws: list[Draw] = []
         self.forks: list[Fork] = []
         self.encoder_gate = Gate(open=False)
         self.mask_gate = Gate(open=True)
         self.calls: list[tuple[Any, Any]] = []
-        self.norms: dict[tuple[int, int], list[BatchStatistics]] = defaultdict(list)
-        self.mutations: list[tuple[int, Tensor]] = []
-        self.replayable = replayable
-        self.before = RandomState(next((p.device for p in model.parameters()), torch.device("cpu")))
-        self._model = model
+        self.norms: dict[tuple[int, int], list[Statistics]] = defaultdict(list)
+        self.mutations: list[Mutation] = []
+        self.watch = watch
+        self.device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+        self.model = model
         self._sampler = sampler
         self._candidates: list[tuple[int, weakref.ref[Tensor]]] = []
         self._held: list[Tensor] = []
+        self._made: set[int] = set()
+        if watch.rerunnable:
+            self.before = (RandomState(self.device), HostRandomState(), BufferState(model))
 
     def name_of(self, site: ContextualDropout) -> str:
         """What the model calls a site."""
-        names = (name for name, module in self._model.named_modules() if module is site)
+        names = (name for name, module in self.model.named_modules() if module is site)
         return next(names, "(not part of the model)") or "(the model itself)"
 
     @cached_property
-    def buffers(self) -> frozenset[int]:
-        """The ids of the model's buffers."""
-        return frozenset(map(id, self._model.buffers()))
+    def norm_buffers(self) -> frozenset[int]:
+        """The ids of the buffers of normalisation layers."""
+        return normalisation_buffers(self.model)
 
     def __torch_function__(
         self, func: Any, types: Iterable[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -148,26 +165,35 @@ class Recording(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is masked:
             return self._visit(*args)
+        if not self.watch.rerunnable:
+            return func(*args, **kwargs)
         if func is F.batch_norm and (call := BatchNormCall(*args, **kwargs)).training:
-            self.norms[call.layer].append(BatchStatistics(call.input.detach()))
+            self.norms[call.layer].append(call.statistics())
         target = kwargs.get("out", args[0] if args else None)
         if not isinstance(target, Tensor):
             return self._remember(func, func(*args, **kwargs))
-        version, given = target._version, target.is_leaf
+        version = _version(target)
         out = func(*args, **kwargs)
-        if given and target._version != version and not self._made_here(target):
-            self.mutations.append((len(self.calls), target))
-            self.calls.append((func, out))
-            return out
+        if _version(target) != version:
+            foreign = storage_of(target) not in self._made
+            self.mutations.append(Mutation(len(self.calls), target, foreign))
+            if foreign:
+                self.calls.append((func, out))
+                return out
         return self._remember(func, out)
 
     def _visit(self, site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
-        logits = site.logits(u, context, self.encoder_gate)
+        try:
+            logits = site.logits(u, context, self.encoder_gate)
+        except ValueError as error:
+            raise ValueError(f"site {self.name_of(site)!r}: {error}") from None
         noise = site.family.noise(logits)
         sampled = self._sampler(site.family, logits, noise)
         draw = Draw(site, logits, noise, sampled, self.mask_gate(sampled))
         self.draws.append(draw)
-        self.forks.append(self._fork())
+        if not self.watch.rerunnable:
+            return site.apply_mask(u, draw.mask)
+        self.forks.append(self._fork(u))
         out = site.apply_mask(u, draw.mask)
         self._remember(masked, out)
         return out
@@ -177,26 +203,38 @@ class Recording(TorchFunctionMode):
         position = len(self.calls)
         if isinstance(out, Tensor):
             reference = weakref.ref(out)
+            self._made.add(storage_of(out))
             self._candidates.append((position, reference))
             self.calls.append((func, reference))
         else:
             self.calls.append((func, out))
             if isinstance(out, tuple | list | dict):
                 self._held.extend(_tensors(out))
+                self._made.update(map(storage_of, _tensors(out)))
         return out
 
-    def _fork(self) -> Fork:
-        live = {position: tensor for position, reference in self._candidates if (tensor := reference()) is not None}
-        self._candidates = [(position, reference) for position, reference in self._candidates if position in live]
-        if not self.replayable:
-            live.clear()
-        versions = [(tensor, tensor._version) for tensor in (*live.values(), *self._held)]
-        return Fork(len(self.calls), live, versions, RandomState(self.before.device))
+    def _fork(self, u: Tensor) -> Fork:
+        live: dict[int, Tensor] = {}
+        if self.watch.replayable:
+            for position, reference in self._candidates:
+                if (tensor := reference()) is not None:
+                    live[position] = tensor
+            self._candidates = [(position, reference) for position, reference in self._candidates if position in live]
+        versions = [(tensor, _version(tensor)) for tensor in (u, *live.values(), *self._held)]
+        return Fork(len(self.calls), u, live, versions, RandomState(self.device))
 
-    def _made_here(self, tensor: Tensor) -> bool:
-        """Whether a call of this pass returned ``tensor`` or, if it is a view, what it looks into."""
-        owner = tensor if tensor._base is None else tensor._base
-        return any(reference() is owner for _, reference in self._candidates)
+
+def _version(tensor: Tensor) -> int:
+    """How often a tensor was changed in place; inference tensors do not count it."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def storage_of(tensor: Tensor) -> int:
+    """Tells the memory of one tensor from another's; 0 where there is none (sparse or nested layouts)."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        return 0
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from contextual_dropout import checks
 from contextual_dropout.divergence import Divergence
 from contextual_dropout.families import Family
 from contextual_dropout.rerun import CommonNoise, FreshNoise, Noise, rerun
@@ -110,6 +111,8 @@ class Trial:
 
     def _rerun(self, index: int, mask: Tensor, sampler: Sampler, noise: Noise) -> Outcome:
         log_likelihood, draws = rerun(self.recording, self._closure, index, mask, sampler, noise)
+        where = f", under another mask at site {self.recording.name_of(self.draws[index].site)!r},"
+        checks.finite("log-likelihood", log_likelihood, where)
         influenced = self._divergence.first_dependent
         with torch.no_grad():
             costs = [self._divergence(draw) for draw in draws[influenced:]]

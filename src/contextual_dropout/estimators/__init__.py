@@ -59,6 +59,10 @@ class Estimator(Protocol):
     def sampler(self) -> Sampler:
         """How sites turn noise into masks in the true pass."""
 
+    @property
+    def reruns(self) -> bool:
+        """Whether it may run the pass again, for which the recording then keeps what is needed."""
+
     def __call__(self, trial: Trial) -> list[Signal]:
         """The estimated gradients of the batch's ELBO."""
 

@@ -27,6 +27,7 @@ class Auto:
 
     sequential_limit: int = 4
     pathwise: Pathwise = exact
+    reruns = True
     sampler = staticmethod(sample)
 
     def __call__(self, trial: Trial) -> list[Signal]:

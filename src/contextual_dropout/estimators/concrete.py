@@ -29,6 +29,7 @@ class Concrete:
 
     temperature: float = 0.1
     pathwise: Pathwise = exact
+    reruns = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature > 0):

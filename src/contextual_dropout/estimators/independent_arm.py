@@ -36,6 +36,7 @@ class IndependentARM:
 
     weighting: Weighting = arm
     pathwise: Pathwise = exact
+    reruns = True
     sampler = staticmethod(sample)
 
     def __call__(self, trial: Trial) -> list[Signal]:

@@ -19,6 +19,9 @@ __all__ = ["LeaveOneOut", "MovingAverage", "Reinforce"]
 class Baseline(Protocol):
     """Something to subtract from the reward that does not depend on the masks it was earned with."""
 
+    reruns: bool
+    """Whether it runs further passes."""
+
     def __call__(self, trial: Trial) -> Callable[[int], Tensor]:
         """For this trial, the baseline of each draw, a scalar or (B,)."""
 
@@ -35,6 +38,8 @@ class MovingAverage:
     Args:
         decay: weight of the past.
     """
+
+    reruns = False
 
     def __init__(self, decay: float = 0.9) -> None:
         if not 0 <= decay < 1:
@@ -72,6 +77,8 @@ class LeaveOneOut:
         passes: how many further samples; each costs the suffix after the first draw.
     """
 
+    reruns = True
+
     def __init__(self, passes: int = 1) -> None:
         if passes < 1:
             raise ValueError(f"passes must be at least 1, got {passes}")
@@ -103,6 +110,11 @@ class Reinforce:
     baseline: Baseline = field(default_factory=MovingAverage)
     pathwise: Pathwise = exact
     sampler = staticmethod(sample)
+
+    @property
+    def reruns(self) -> bool:
+        """Whether the baseline runs further passes."""
+        return self.baseline.reruns
 
     def __call__(self, trial: Trial) -> list[Signal]:
         """One signal per draw."""

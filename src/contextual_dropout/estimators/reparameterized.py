@@ -64,6 +64,7 @@ class Reparameterized:
     """
 
     pathwise: Pathwise = exact
+    reruns = False
     sampler = staticmethod(sample)
 
     def __call__(self, trial: Trial) -> list[Signal]:

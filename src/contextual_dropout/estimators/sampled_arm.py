@@ -28,6 +28,7 @@ class SampledARM:
     sites: int = 1
     weighting: Weighting = arm
     pathwise: Pathwise = exact
+    reruns = True
     sampler = staticmethod(sample)
 
     def __post_init__(self) -> None:

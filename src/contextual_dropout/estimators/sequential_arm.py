@@ -38,6 +38,7 @@ class SequentialARM:
 
     weighting: Weighting = arm
     pathwise: Pathwise = exact
+    reruns = True
     sampler = staticmethod(sample)
 
     def __call__(self, trial: Trial) -> list[Signal]:
