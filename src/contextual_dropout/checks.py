@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.site import ContextualDropout, Draw
 from contextual_dropout.tape import Recording
 
 __all__ = [
     "SaturationWarning",
     "closure_called_sites",
     "finite",
+    "finite_rerun",
     "one_value_per_sample",
     "sites_can_learn",
     "warn_if_saturated",
@@ -67,14 +69,23 @@ def one_value_per_sample(recording: Recording, log_likelihood: Tensor) -> None:
 
 def finite(what: str, values: Tensor, where: str = "") -> None:
     """No example's value may be infinite or NaN."""
-    if bool(torch.isfinite(values).all()):
+    if math.isfinite(values.sum().item()):  # one number to look at; only its failure asks for a closer look
         return
     bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
+    if not bad:  # finite numbers with an infinite sum
+        return
     raise FloatingPointError(
         f"the {what} of example {bad[0]} of the batch{where} is {values[bad[0]].item()} ({len(bad)} of {len(values)} "
         "are not finite); no gradient was computed, the parameters are as before: look at that input, at the learning "
         "rate and at the scale of the model's outputs"
     )
+
+
+def finite_rerun(recording: Recording, draw: Draw, log_likelihood: Tensor) -> None:
+    """Nor may it be under another mask of a draw."""
+    if not math.isfinite(log_likelihood.sum().item()):
+        where = f", under another mask at site {recording.name_of(draw.site)!r},"
+        finite("log-likelihood", log_likelihood, where)
 
 
 def sites_can_learn(recording: Recording) -> None:

@@ -78,6 +78,8 @@ class Bernoulli:
     name = "bernoulli"
     pathwise = False
 
+    # Masks are compared in place, as floating point: a tensor of booleans would be slow to convert.
+
     @staticmethod
     def noise(like: Tensor) -> Tensor:
         """pi ~ Uniform(0, 1)."""
@@ -86,12 +88,12 @@ class Bernoulli:
     @staticmethod
     def sample(logits: Tensor, noise: Tensor) -> Tensor:
         """z = 1[pi < sigmoid(a)], the true action."""
-        return _indicator_less(noise, logits.detach().sigmoid())
+        return logits.detach().sigmoid().sub_(noise).gt_(0)
 
     @staticmethod
     def antithetic(logits: Tensor, noise: Tensor) -> Tensor:
-        """z = 1[pi > sigmoid(-a)], the pseudo action."""
-        return _indicator_less((-logits.detach()).sigmoid(), noise)
+        """z = 1[pi > sigmoid(-a)] = 1[sigmoid(a) + pi > 1], the pseudo action."""
+        return logits.detach().sigmoid().add_(noise).gt_(1)
 
     @staticmethod
     def mean(logits: Tensor) -> Tensor:
@@ -167,11 +169,6 @@ def by_name(name: str) -> Family:
     return families[name]
 
 
-def _indicator_less(left: Tensor, right: Tensor) -> Tensor:
-    """1[left < right] as floating point; in place on the difference, as a bool tensor is slow to convert."""
-    return (right - left).gt_(0)
-
-
 def _differentiated(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
@@ -185,26 +182,26 @@ class _BernoulliKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, prior_logit: Tensor) -> Tensor:
-        value, keep = _bernoulli_kl(logits, prior_logit)
-        ctx.save_for_backward(logits, prior_logit, keep)
+        value, keep, difference = _bernoulli_kl(logits, prior_logit)
+        ctx.save_for_backward(prior_logit, keep, difference)
         return value
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        logits, prior_logit, keep = ctx.saved_tensors
-        slope = torch.addcmul(keep, keep, keep, value=-1).mul_(logits - prior_logit).mul_(gradient.unsqueeze(-1))
-        to_prior = gradient * (logits.shape[-1] * prior_logit.sigmoid() - keep.sum(-1))
+        prior_logit, keep, difference = ctx.saved_tensors
+        slope = torch.addcmul(keep, keep, keep, value=-1).mul_(difference).mul_(gradient.unsqueeze(-1))
+        to_prior = gradient * (keep.shape[-1] * prior_logit.sigmoid() - keep.sum(-1))
         return slope, to_prior.sum()
 
 
-def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor]:
-    """sum softplus(b) - softplus(-a) - (1 - keep) a - keep b, and keep."""
+def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """sum softplus(b) - softplus(-a) - a + keep (a - b), keep, and a - b."""
     largest = 0.9 * math.log(torch.finfo(logits.dtype).max)  # beyond it keep is 0 or 1 to the last digit
     bounded = logits.clamp(-largest, largest)
     inverse = bounded.neg().exp_().add_(1)  # 1 / keep
-    keep = inverse.reciprocal()
-    entropy = inverse.log_().addcmul_(bounded, keep, value=-1).add_(bounded)
-    return (F.softplus(prior_logit) - entropy.addcmul_(keep, prior_logit)).sum(-1), keep  # summed last: no cancellation
+    keep, difference = inverse.reciprocal(), bounded - prior_logit
+    negative = inverse.log_().add_(bounded).addcmul_(keep, difference, value=-1)
+    return (F.softplus(prior_logit) - negative).sum(-1), keep, difference  # summed last: no cancellation
 
 
 class _GaussianSample(torch.autograd.Function):

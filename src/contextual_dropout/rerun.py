@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.families import Family
 from contextual_dropout.site import ContextualDropout, Draw, masked
-from contextual_dropout.state import BufferState, HostRandomState, RandomState
+from contextual_dropout.state import RandomState
 from contextual_dropout.tape import BatchNormCall, Recording, Sampler, storage_of
 
 __all__ = ["CommonNoise", "FreshNoise", "Noise", "rerun"]
@@ -48,7 +48,7 @@ class CommonNoise:
 
     def begin_prefix(self) -> None:
         """Before a prefix is computed again."""
-        self._recording.before[0].restore()
+        self._recording.generators_before.restore()
 
     def after_draw(self, index: int) -> None:
         """After draw ``index``, at the fork or later."""
@@ -76,7 +76,7 @@ class FreshNoise:
     def begin_prefix(self) -> None:
         """Before a prefix is computed again."""
         self._outside = RandomState(self._recording.device)
-        self._recording.before[0].restore()
+        self._recording.generators_before.restore()
 
     def after_draw(self, index: int) -> None:
         """After draw ``index``, at the fork or later."""
@@ -160,7 +160,10 @@ class Rerun(TorchFunctionMode):
         occurrence, self._norms[call.layer] = self._norms[call.layer], self._norms[call.layer] + 1
         if occurrence >= len(self._recording.norms[call.layer]):
             raise NotRepeatable
-        variance, mean = self._recording.norms[call.layer][occurrence]
+        statistics = self._recording.norms[call.layer][occurrence].variance_and_mean
+        if statistics is None:
+            raise NotRepeatable
+        variance, mean = statistics
         return F.batch_norm(call.input, mean, variance, call.weight, call.bias, False, call.momentum, call.eps)
 
 
@@ -223,24 +226,23 @@ def rerun(
         The closure's value and the draws from ``fork`` on, without autograd.
     """
     foreign = [m.position for m in recording.mutations if m.foreign and id(m.tensor) not in recording.norm_buffers]
-    target, buffers, host = recording.forks[fork], BufferState(recording.model), HostRandomState()
+    target, after = recording.forks[fork], recording.after
     replayable = (
         recording.watch.replayable
         and target.intact(recording.mutations)
         and all(position < target.position for position in foreign)
-        and recording.before[2].unchanged()
+        and not recording.disturbed
     )
 
     def attempt(kind: type[Rerun]) -> tuple[Tensor, list[Draw]]:
         run = kind(recording, fork, mask, sampler, noise)
-        recording.before[1].restore()
+        recording.before.restore_generator()
         try:
             with torch.no_grad(), run:
                 return closure(), run.draws
         finally:
             noise.end()
-            host.restore()
-            buffers.restore()
+            after.restore()
 
     if replayable:
         try:
@@ -251,7 +253,7 @@ def rerun(
             pass  # the whole pass is right, or raises what is really wrong
     if any(not _is_state(m.tensor, recording) for m in recording.mutations if m.foreign):
         raise RuntimeError(_MUTATION)
-    recording.before[2].restore()
+    recording.before.buffers.restore()
     noise.begin_prefix()
     try:
         return attempt(Rerun)
@@ -265,8 +267,8 @@ _MUTATION = (
 )
 _OTHER_PATH = (
     "run a second time, the closure did something else: it called its sites or batch normalisations in another order, "
-    "or gave a site other features; a pseudo pass needs a closure that does the same each time, so move what changes "
-    "between calls (data loading, counters, generators of your own) out of it"
+    "gave a site other features, or changed in place what it had normalised; a pseudo pass needs a closure that does "
+    "the same each time, so move what changes between calls (data loading, counters, generators of your own) out of it"
 )
 
 

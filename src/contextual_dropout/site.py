@@ -215,6 +215,8 @@ class ContextualDropout(nn.Module):
         """Multiply ``u`` by a mask (B, C), broadcast over the other axes, and by the constant rescale."""
         if self.scale != 1.0:
             mask = mask * self.scale
+        if mask.shape == u.shape and self._is_matrix(u):
+            return u * mask.to(u.dtype)
         batch_dim, dim = self._axes(u)
         samples = 1 if batch_dim is None else u.shape[batch_dim]
         if mask.shape != (samples, u.shape[dim]):
@@ -237,7 +239,13 @@ class ContextualDropout(nn.Module):
         batch_dim, dim = self.batch_dim % u.ndim, self.dim % u.ndim
         return (None if batch_dim == dim else batch_dim), dim
 
+    def _is_matrix(self, u: Tensor) -> bool:
+        """Whether the input is (B, C) already, as after most linear layers."""
+        return u.ndim == 2 and self.batch_dim == 0 and self.dim in (-1, 1)
+
     def _pool(self, u: Tensor, dtype: torch.dtype) -> Tensor:
+        if self._is_matrix(u):
+            return u.to(dtype)
         batch_dim, dim = self._axes(u)
         if batch_dim is None:
             return pool(u.unsqueeze(0), 0, dim + 1, dtype)

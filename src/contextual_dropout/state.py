@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-__all__ = ["BufferState", "HostRandomState", "RandomState", "normalisation_buffers"]
+__all__ = ["BufferState", "RandomState", "Surroundings", "normalisation_buffers", "stateful_buffers"]
 
 
 class RandomState:
@@ -28,23 +26,16 @@ class RandomState:
             torch.get_device_module(self.device).set_rng_state(self._accelerator, self.device)
 
 
-class HostRandomState:
-    """The state of Python's and NumPy's global generators: some networks skip layers by them."""
-
-    def __init__(self) -> None:
-        self._python, self._numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-
-    def restore(self) -> None:
-        """Put the generators back to this state."""
-        random.setstate(self._python)
-        np.random.set_state(self._numpy)  # noqa: NPY002
-
-
 class BufferState:
-    """The buffers of a model, but for those of normalisation layers, which a rerun neither reads nor writes."""
+    """The values of buffers.
 
-    def __init__(self, model: nn.Module) -> None:
-        self._entries = [(module, name, buffer, buffer.detach().clone()) for module, name, buffer in _buffers(model)]
+    Args:
+        owners: the modules that have them, and their names there; see :func:`stateful_buffers`.
+    """
+
+    def __init__(self, owners: list[tuple[nn.Module, str]]) -> None:
+        buffers = ((module, name, getattr(module, name)) for module, name in owners)
+        self._entries = [(module, name, buffer, buffer.detach().clone()) for module, name, buffer in buffers]
 
     def unchanged(self) -> bool:
         """Whether every buffer has still the same values."""
@@ -59,13 +50,32 @@ class BufferState:
                 buffer.data.copy_(value)
 
 
+class Surroundings:
+    """What a pass can change besides torch's generators: buffers, and Python's generator (some networks skip layers
+    by it).
+    """
+
+    def __init__(self, owners: list[tuple[nn.Module, str]]) -> None:
+        self.buffers = BufferState(owners)
+        self._python = random.getstate()
+
+    def restore_generator(self) -> None:
+        """Put Python's generator back."""
+        random.setstate(self._python)
+
+    def restore(self) -> None:
+        """Put everything back."""
+        self.restore_generator()
+        self.buffers.restore()
+
+
 def normalisation_buffers(model: nn.Module) -> frozenset[int]:
     """The ids of the buffers of batch and instance normalisation layers."""
     layers = (module for module in model.modules() if isinstance(module, _NormBase))
     return frozenset(id(buffer) for layer in layers for buffer in layer.buffers(recurse=False))
 
 
-def _buffers(model: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
-    for module in model.modules():
-        if not isinstance(module, _NormBase):
-            yield from ((module, name, buffer) for name, buffer in module.named_buffers(recurse=False))
+def stateful_buffers(model: nn.Module) -> list[tuple[nn.Module, str]]:
+    """All other buffers, as owner and name: a rerun neither reads nor writes those of normalisation layers."""
+    others = (module for module in model.modules() if not isinstance(module, _NormBase))
+    return [(module, name) for module in others for name, buffer in module._buffers.items() if buffer is not None]

@@ -24,14 +24,12 @@ from torch.overrides import TorchFunctionMode
 from contextual_dropout.families import Family
 from contextual_dropout.gate import Gate
 from contextual_dropout.site import ContextualDropout, Draw, masked
-from contextual_dropout.state import BufferState, HostRandomState, RandomState, normalisation_buffers
+from contextual_dropout.state import RandomState, Surroundings, normalisation_buffers, stateful_buffers
 
 __all__ = ["BatchNormCall", "Fork", "Mutation", "Recording", "Sampler", "Watch", "storage_of"]
 
 #: How noise becomes a mask: ``(family, logits, noise) -> mask``.
 Sampler = Callable[[Family, Tensor, Tensor], Tensor]
-#: Variance and mean of a batch, (C,) each.
-Statistics = tuple[Tensor, Tensor]
 
 
 class BatchNormCall(NamedTuple):
@@ -51,11 +49,26 @@ class BatchNormCall(NamedTuple):
         """Tells the calls of one layer from those of another."""
         return id(self.running_mean), id(self.weight)
 
-    def statistics(self) -> Statistics:
-        """Of the batch that it normalises, in at least single precision; the variance is the biased one."""
-        batch = self.input.detach()
+
+class BatchStatistics:
+    """Variance and mean over the batch that a normalisation saw, computed when first asked for."""
+
+    def __init__(self, batch: Tensor) -> None:
+        self._batch, self._version = batch.detach(), _version(batch)
+
+    @cached_property
+    def variance_and_mean(self) -> tuple[Tensor, Tensor] | None:
+        """(C,) each, in at least single precision; the variance is the biased one. None if the batch has changed."""
+        batch = self._batch
+        if _version(batch) != self._version:
+            return None
         batch = batch.float() if batch.dtype in (torch.float16, torch.bfloat16) else batch
         return torch.var_mean(batch, [axis for axis in range(batch.ndim) if axis != 1], correction=0)
+
+    def settle(self) -> None:
+        """Compute them now and let go of the batch."""
+        _ = self.variance_and_mean
+        self._batch = torch.empty(0)
 
 
 class Mutation(NamedTuple):
@@ -127,7 +140,7 @@ class Recording(TorchFunctionMode):
         calls: what was called and what it returned (tensors as weak references).
         norms: the batch statistics of each normalisation layer's calls.
         mutations: what was changed in place.
-        before: the generators, and the host's, and the buffers, at the start.
+        before: what surrounded the pass at its start, and torch's generators then.
     """
 
     def __init__(self, model: nn.Module, sampler: Sampler, watch: Watch) -> None:
@@ -137,7 +150,7 @@ class Recording(TorchFunctionMode):
         self.encoder_gate = Gate(open=False)
         self.mask_gate = Gate(open=True)
         self.calls: list[tuple[Any, Any]] = []
-        self.norms: dict[tuple[int, int], list[Statistics]] = defaultdict(list)
+        self.norms: dict[tuple[int, int], list[BatchStatistics]] = defaultdict(list)
         self.mutations: list[Mutation] = []
         self.watch = watch
         self.device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -147,12 +160,23 @@ class Recording(TorchFunctionMode):
         self._held: list[Tensor] = []
         self._made: set[int] = set()
         if watch.rerunnable:
-            self.before = (RandomState(self.device), HostRandomState(), BufferState(model))
+            self._buffers = stateful_buffers(model)
+            self.before, self.generators_before = Surroundings(self._buffers), RandomState(self.device)
 
     def name_of(self, site: ContextualDropout) -> str:
         """What the model calls a site."""
         names = (name for name, module in self.model.named_modules() if module is site)
         return next(names, "(not part of the model)") or "(the model itself)"
+
+    @cached_property
+    def after(self) -> Surroundings:
+        """What surrounds the pass now that it is over; to be asked for before anything else is run."""
+        return Surroundings(self._buffers)
+
+    @cached_property
+    def disturbed(self) -> bool:
+        """Whether the pass changed a buffer, other than those of normalisation layers."""
+        return not self.before.buffers.unchanged()
 
     @cached_property
     def norm_buffers(self) -> frozenset[int]:
@@ -168,7 +192,9 @@ class Recording(TorchFunctionMode):
         if not self.watch.rerunnable:
             return func(*args, **kwargs)
         if func is F.batch_norm and (call := BatchNormCall(*args, **kwargs)).training:
-            self.norms[call.layer].append(call.statistics())
+            self.norms[call.layer].append(statistics := BatchStatistics(call.input))
+            if not self.watch.replayable:  # where memory counts, activations are not to be held for this
+                statistics.settle()
         target = kwargs.get("out", args[0] if args else None)
         if not isinstance(target, Tensor):
             return self._remember(func, func(*args, **kwargs))

@@ -46,7 +46,7 @@ class Outcome:
         """The part of the ELBO's sample that the mask of draw ``index`` influences, (B,), detached."""
         reward = self.log_likelihood.detach()
         for cost in self.costs[index + self._divergence.first_dependent - self._first :]:
-            reward = reward - self._kl_weight * cost.detach()
+            reward = reward.sub(cost.detach(), alpha=self._kl_weight)
         return reward
 
 
@@ -111,8 +111,7 @@ class Trial:
 
     def _rerun(self, index: int, mask: Tensor, sampler: Sampler, noise: Noise) -> Outcome:
         log_likelihood, draws = rerun(self.recording, self._closure, index, mask, sampler, noise)
-        where = f", under another mask at site {self.recording.name_of(self.draws[index].site)!r},"
-        checks.finite("log-likelihood", log_likelihood, where)
+        checks.finite_rerun(self.recording, self.draws[index], log_likelihood)
         influenced = self._divergence.first_dependent
         with torch.no_grad():
             costs = [self._divergence(draw) for draw in draws[influenced:]]
