@@ -1,4 +1,4 @@
-"""The code in README.md runs as it stands there."""
+"""The code in README.md and docs/ runs as it stands there."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+ROOT = Path(__file__).parent.parent
+BLOCKS = [
+    (page.name, code)
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
 
 
-@pytest.mark.parametrize("code", BLOCKS)
-def test_block_runs(code: str) -> None:
+@pytest.mark.parametrize(("page", "code"), BLOCKS)
+def test_block_runs(page: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(code, page, "exec"), {"__name__": page})
 
 
 def test_there_are_blocks() -> None:
-    assert BLOCKS
+    assert {"README.md", "converting.md"} <= {page for page, _ in BLOCKS}
