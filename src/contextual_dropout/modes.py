@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -12,12 +13,17 @@ from contextual_dropout.site import ContextualDropout
 
 __all__ = ["sampling"]
 
+#: Modules that do nothing in training mode but dropout of their own.
+_DROPOUT = (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)
+
 
 @contextmanager
 def sampling(model: nn.Module) -> Iterator[None]:
     """Inside, sites and ordinary dropout layers sample; everything else (batch normalisation!) is in eval mode.
 
-    The mode of every module is as before afterwards, also when an error ends the block.
+    Ordinary dropout is that of ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``,
+    ``nn.RNN``. The fused path of ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every
+    module is as before afterwards, also when an error ends the block.
 
     Example:
         >>> import torch
@@ -34,14 +40,19 @@ def sampling(model: nn.Module) -> Iterator[None]:
     training = [module.training for module in modules]
     sites = [module for module in modules if isinstance(module, ContextualDropout)]
     were_sampling = [site.sampling for site in sites]
+    fused = torch.backends.mha.get_fastpath_enabled()
     try:
+        torch.backends.mha.set_fastpath_enabled(False)
         for module in modules:
-            module.training = isinstance(module, _DropoutNd)
+            if module.training != isinstance(module, _DROPOUT):  # to set an attribute of a module is slow
+                module.training = not module.training
         for site in sites:
             site.sampling = True
         yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
         for module, mode in zip(modules, training, strict=True):
-            module.training = mode
+            if module.training != mode:
+                module.training = mode
         for site, mode in zip(sites, were_sampling, strict=True):
             site.sampling = mode

@@ -1,33 +1,83 @@
-"""K passes with sampled masks."""
+"""Predicting with K sampled passes."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
 from contextual_dropout.modes import sampling
-from contextual_dropout.prediction import Prediction
-from contextual_dropout.tape import RandomState
+from contextual_dropout.outputs import Output, picker
+from contextual_dropout.passes import Passes, run_passes
+from contextual_dropout.prediction import MultilabelPrediction, Prediction
+from contextual_dropout.randomness import isolated, seed_from
+from contextual_dropout.regression import RegressionPrediction
+from contextual_dropout.significance import TwoSampleTest
+from contextual_dropout.tasks import TASKS, AnyPrediction, Task, interpret
 
-__all__ = ["predict"]
+__all__ = ["Model", "predict"]
+
+#: A network, or an ensemble: a sequence of networks, or an object with a sequence ``members`` of them.
+Model = Callable[..., Any] | Sequence[Callable[..., Any]] | nn.ModuleList
 
 
-def predict(model: nn.Module, *inputs: Any, samples: int = 20, seed: int | None = None, **keywords: Any) -> Prediction:
-    """Predict with ``samples`` sampled masks; works for any classifier with stochastic layers.
+@overload
+def predict(
+    model: Model, *inputs: Any, task: Literal["multiclass", "binary"] = "multiclass", **options: Any
+) -> Prediction: ...
+@overload
+def predict(model: Model, *inputs: Any, task: Literal["multilabel"], **options: Any) -> MultilabelPrediction: ...
+@overload
+def predict(model: Model, *inputs: Any, task: Literal["regression"], **options: Any) -> RegressionPrediction: ...
+@overload
+def predict(model: Model, *inputs: Any, task: Task, **options: Any) -> AnyPrediction: ...
+def predict(
+    model: Model,
+    *inputs: Any,
+    samples: int = 20,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    task: Task = "multiclass",
+    output: Output = None,
+    rows: int | None = None,
+    test: TwoSampleTest | None = None,
+    **keywords: Any,
+) -> AnyPrediction:
+    """Predict with ``samples`` sampled masks: any network with contextual or ordinary dropout, or an ensemble.
 
-    The global random state, every module's mode and every buffer are as before afterwards.
+    Dropout samples, everything else is in eval mode. Everything before the first random call is computed once, and
+    several samples at a time where that is faster (:mod:`contextual_dropout.passes`). Every module's mode, every
+    buffer, the inputs and the global random states are as before afterwards, also when the model raises.
+
+    The members of an ensemble share the samples: of M members each gets ``samples // M`` passes, at least one; a
+    member without randomness contributes a single one. So K may differ from ``samples``.
 
     Args:
-        model: gives logits (B, C).
-        inputs: for the model's forward.
+        model: the network; or an ensemble: a list, tuple or ``nn.ModuleList`` of networks, or an object that has one
+            as ``members``.
+        inputs: for the model's forward, of any kind.
         samples: K.
-        seed: makes the masks reproducible; fresh ones each time without it.
+        seed: makes the samples reproducible (on the same machine, with the same ``rows``); fresh ones each time
+            without it.
+        generator: on the CPU, instead of a seed; each call advances it.
+        task: what the output means: logits (B, C) of classes that exclude one another ("multiclass") or do not
+            ("multilabel"), one logit (B,) or (B, 1) of the positive class ("binary"), any numbers ("regression").
+        output: which part of the model's output: a key, an index, or a function of it; see
+            :func:`contextual_dropout.outputs.picker` for what is found without it.
+        rows: the most examples times samples to compute in one pass; chosen by the device without it.
+        test: the significance test behind ``p_value``; by default ``paired_t``, for "multilabel" ``independent_t``.
         keywords: for the model's forward.
+
+    Returns:
+        A :class:`~contextual_dropout.Prediction`; for "multilabel" a
+        :class:`~contextual_dropout.MultilabelPrediction`, for "regression" a
+        :class:`~contextual_dropout.RegressionPrediction`.
+
+    Raises:
+        ValueError: if nothing in the model is random: K equal samples would pretend certainty.
 
     Example:
         >>> import contextual_dropout as cd
@@ -38,18 +88,54 @@ def predict(model: nn.Module, *inputs: Any, samples: int = 20, seed: int | None 
     """
     if samples < 1:
         raise ValueError(f"samples, the number of sampled passes, must be at least 1, got {samples}")
-    with torch.no_grad(), _seeded(model, seed), sampling(model):
-        passes: list[Tensor] = [model(*inputs, **keywords).softmax(-1) for _ in range(samples)]
-    return Prediction(torch.stack(passes))
+    if rows is not None and rows < 1:
+        raise ValueError(f"rows, the examples times samples in one pass, must be at least 1, got {rows}")
+    if task not in TASKS:
+        raise ValueError(f"unknown task {task!r}: expected one of {', '.join(map(repr, TASKS))}")
+    seed = seed_from(seed, generator)
+    with torch.inference_mode(False), torch.no_grad():
+        members = [Passes(member, inputs, keywords, picker(output)) for member in _members(model)]
+        if any(member.lazy for member in members):
+            raise ValueError("the model has lazy layers that have not seen an input: call it once before")
+        share = max(1, samples // len(members))
+        with isolated(seed, [device for member in members for device in member.devices]):
+            outputs = [_sampled(member, share, rows, seed) for member in members]
+        if len(members) == 1 and len(outputs[0]) < samples:
+            raise ValueError(_NOTHING_RANDOM)
+        return interpret(torch.cat(outputs), task, test)
+
+
+def _sampled(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:
+    """The outputs of a member, (K, B, ...)."""
+    with _without_trace(passes):
+        return run_passes(passes, samples, rows, seed)
 
 
 @contextmanager
-def _seeded(model: nn.Module, seed: int | None) -> Iterator[None]:
-    """Random numbers of their own inside, the global ones untouched."""
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    before = RandomState(device)
+def _without_trace(passes: Passes) -> Iterator[None]:
+    """Dropout samples inside; modes and buffers are as before afterwards."""
+    switch = sampling(passes.model) if isinstance(passes.model, nn.Module) else nullcontext()
     try:
-        torch.manual_seed(secrets.randbits(63) if seed is None else seed)
-        yield
+        with switch:
+            yield
     finally:
-        before.restore()
+        passes.renew()
+
+
+def _members(model: Any) -> list[Callable[..., Any]]:
+    members = getattr(model, "members", model)
+    if not isinstance(members, list | tuple | nn.ModuleList):
+        members = [model]
+    bad = next((member for member in members if not callable(member)), None)
+    if bad is not None or not len(members):
+        got = "an empty ensemble" if bad is None else f"a {type(bad).__name__}"
+        raise TypeError(f"model must be a network (any callable) or a sequence of networks, got {got}")
+    return list(members)
+
+
+_NOTHING_RANDOM = (
+    "nothing is sampled: the model drew no random number, so that all samples would be equal and look certain. Add "
+    "sites with cd.contextualize(model), or dropout layers (nn.Dropout with p > 0); where dropout is called as a "
+    "function it must not depend on the training flag of a module that is no dropout layer; of a plain function give "
+    "the nn.Module instead, so that its dropout can be switched on. samples=1 gives the one deterministic output"
+)

@@ -1,0 +1,204 @@
+"""How K passes are run: the prefix once, then several samples at a time where that pays and works.
+
+=========== ================================================= ==================================================
+way         what it does                                      when
+=========== ================================================= ==================================================
+batched     ``torch.vmap`` over the samples of a chunk        more than one sample fits into ``rows``
+looped      one sample after another                          otherwise, and where vmap cannot follow the network
+plain       whole passes, unwatched                           compiled networks; draws from Python's generator
+=========== ================================================= ==================================================
+
+The first two compute everything before the first random call once: see :mod:`contextual_dropout.prefix`.
+
+``rows`` is the number of examples times samples that one pass computes. Many small passes waste time in calling
+torch, large ones fall out of the processor's cache: see :data:`ROWS`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from contextual_dropout.batching import is_batched
+from contextual_dropout.prefix import SharedPrefix
+from contextual_dropout.randomness import HostDraws, Reader, rng_reader
+from contextual_dropout.state import BufferState, stateful_buffers
+
+__all__ = ["ROWS", "Passes", "run_passes"]
+
+#: Examples times samples in one pass. On a CPU (measured with K = 20, one thread) 64 to 256 rows are best for small
+#: convolutional networks and perceptrons alike, and batching fewer than eight samples is not worth its overhead where
+#: convolutions dominate: so up to 16 examples are batched, larger batches looped.
+ROWS = 128
+FEWEST_SAMPLES = 8
+ACCELERATOR_ROWS = 4096
+
+
+class Passes:
+    """A model with its inputs, ready to be run many times.
+
+    Every pass finds the same inputs and buffers, whatever the passes before it did to them, and the caller's own
+    tensors are never changed.
+
+    Args:
+        model: an ``nn.Module`` or any callable.
+        inputs: its positional arguments.
+        keywords: its keyword arguments.
+        pick: takes the tensor of interest out of what the model returns.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        keywords: dict[str, Any],
+        pick: Callable[[Any], Tensor],
+    ) -> None:
+        self.model = model
+        self._given, self._structure = tree_flatten((inputs, keywords))
+        self._pick = pick
+        self._buffers = BufferState(stateful_buffers(model)) if isinstance(model, nn.Module) else None
+        self._take_copies()
+
+    def __call__(self) -> Tensor:
+        inputs, keywords = tree_unflatten(self._copies, self._structure)
+        return self._pick(self.model(*inputs, **keywords))
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that the model is given: copies of the caller's."""
+        return self._tensors
+
+    def settled(self) -> bool:
+        """Whether the model's buffers are as they were at first."""
+        return self._buffers is None or self._buffers.unchanged()
+
+    def renew(self) -> None:
+        """Undo what a pass changed: take new copies of the inputs, put the buffers back."""
+        if any(tensor._version for tensor in self._tensors):
+            self._take_copies()
+        if self._buffers is not None:
+            self._buffers.restore()
+
+    def _take_copies(self) -> None:
+        self._copies = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in self._given]
+        self._tensors = [leaf for leaf in self._copies if isinstance(leaf, Tensor)]
+
+    @cached_property
+    def devices(self) -> list[torch.device]:
+        """Where the model and its inputs live, in this order."""
+        tensors = [p for module in self.modules for p in module._parameters.values() if p is not None]
+        return list(dict.fromkeys(tensor.device for tensor in (*tensors, *self._tensors))) or [torch.device("cpu")]
+
+    @property
+    def batch(self) -> int:
+        """B, the length of the first tensor among the inputs."""
+        return next((len(tensor) for tensor in self._tensors if tensor.ndim), 1)
+
+    @property
+    def opaque(self) -> bool:
+        """Whether a part of the model is compiled, where neither vmap nor a torch function mode should interfere."""
+        if hasattr(self.model, "_torchdynamo_orig_callable"):
+            return True
+        return any(m._compiled_call_impl is not None or type(m).__name__ == "OptimizedModule" for m in self.modules)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether a layer waits for its first input to learn its size."""
+        return any(isinstance(m, LazyModuleMixin) and m.has_uninitialized_params() for m in self.modules)
+
+    @cached_property
+    def modules(self) -> list[nn.Module]:
+        """All modules of the model; none, if it is a plain function."""
+        return list(self.model.modules()) if isinstance(self.model, nn.Module) else []
+
+
+def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:
+    """The outputs of ``samples`` passes, (K, B, ...); a single one, (1, B, ...), where nothing is random.
+
+    To be called with all generators isolated (:func:`contextual_dropout.randomness.isolated`).
+
+    Args:
+        passes: what to run.
+        samples: K.
+        rows: how many examples times samples a pass may have; chosen by the device if None.
+        seed: for Python's generator.
+    """
+    host, read = HostDraws(seed), rng_reader(passes.devices)
+    if passes.opaque:
+        return _plain(passes, samples, host, read)
+    chunks = math.ceil(samples / _chunk(passes, rows))
+    try:
+        if chunks < samples:
+            return _batched(passes, samples, chunks, host, read)
+    except _HostDrew:
+        return _plain(passes, samples, host, read)
+    except Exception:
+        pass  # vmap cannot do it; the loop can, or raises what is really wrong
+    try:
+        return _looped(passes, samples, host, read)
+    except _HostDrew:
+        return _plain(passes, samples, host, read)
+
+
+def _chunk(passes: Passes, rows: int | None) -> int:
+    """How many samples to compute at a time."""
+    batch = max(1, passes.batch)
+    if rows is not None:
+        return max(1, rows // batch)
+    if passes.devices[0].type != "cpu":
+        return max(1, ACCELERATOR_ROWS // batch)
+    return ROWS // batch if ROWS // batch >= FEWEST_SAMPLES else 1
+
+
+class _HostDrew(BaseException):
+    """A pass drew from Python's generator; not an Exception, so that no user code swallows it."""
+
+
+def _batched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: Reader) -> Tensor:
+    shared = SharedPrefix(passes, read)
+    run = shared.compute if chunks == 1 else shared.run  # vmap itself shares the prefix within a chunk
+
+    def sample(spread: Tensor) -> Tensor:
+        out = run(spread)
+        if not is_batched(out):
+            raise RuntimeError("the output is the same for all samples")  # the loop finds out why
+        return out
+
+    sizes = [samples // chunks + (index < samples % chunks) for index in range(chunks)]
+    outs = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        for size in sizes:
+            outs.append(torch.vmap(sample, randomness="different")(torch.zeros(size)))
+            if len(outs) == 1 and host.happened():
+                raise _HostDrew
+    return outs[0] if chunks == 1 else torch.cat(outs)
+
+
+def _looped(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tensor:
+    shared = SharedPrefix(passes, read)
+    outs = [shared.run()]
+    if host.happened():
+        raise _HostDrew
+    if shared.random:
+        outs += [shared.run() for _ in range(samples - 1)]
+    return torch.stack(outs)
+
+
+def _plain(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tensor:
+    before = read()
+    outs = []
+    for _ in range(samples):
+        passes.renew()
+        outs.append(passes())
+        if len(outs) == 1 and read() == before and not host.happened():
+            break
+    return torch.stack(outs)

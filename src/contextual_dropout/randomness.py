@@ -1,0 +1,110 @@
+"""Random numbers of one's own: draw inside, and leave every global generator as it was."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor
+
+__all__ = ["HostDraws", "isolated", "preserved", "rng_reader", "seed_from"]
+
+#: Reads the state of the generators of torch that a pass draws from.
+Reader = Callable[[], list[bytes]]
+
+
+def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
+    """The seed that the caller's ``seed`` or ``generator`` stands for; fresh entropy without either.
+
+    Example:
+        >>> seed_from(3, None)
+        3
+        >>> a, b = (seed_from(None, torch.Generator().manual_seed(0)) for _ in range(2))
+        >>> a == b
+        True
+    """
+    if seed is not None and generator is not None:
+        raise ValueError("give seed or generator, not both: a generator already says which numbers are drawn")
+    if generator is not None:
+        if generator.device.type != "cpu":
+            raise ValueError(f"generator must live on the CPU (it only seeds the passes), got {generator.device}")
+        return int(torch.randint(2**63 - 1, (), generator=generator))
+    return secrets.randbits(63) if seed is None else seed
+
+
+def rng_reader(devices: Iterable[torch.device]) -> Reader:
+    """Reads the states of torch's default generators on the CPU and on ``devices``."""
+    readers = [partial(torch.get_device_module(device).get_rng_state, device) for device in _accelerators(devices)]
+    # As bytes, five kilobytes are compared in no time, and out of sight of torch.vmap.
+    return lambda: [_bytes(torch.get_rng_state()), *(_bytes(read()) for read in readers)]
+
+
+@contextmanager
+def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
+    """Puts torch's generators (on the CPU and on ``devices``) and Python's back at the end.
+
+    Not numpy's: to save it takes longer than a small network, and networks have no use for it.
+
+    Example:
+        >>> before = torch.get_rng_state()
+        >>> with preserved():
+        ...     _ = torch.rand(3)
+        >>> torch.equal(before, torch.get_rng_state())
+        True
+    """
+    accelerators = _accelerators(devices)
+    cpu, python = torch.get_rng_state(), random.getstate()
+    states = [torch.get_device_module(device).get_rng_state(device) for device in accelerators]
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        random.setstate(python)
+        for device, state in zip(accelerators, states, strict=True):
+            torch.get_device_module(device).set_rng_state(state, device)
+
+
+@contextmanager
+def isolated(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
+    """Inside, all these generators start from ``seed``; afterwards they are as before."""
+    devices = _accelerators(devices)
+    with preserved(devices):
+        # Not torch.manual_seed: it would seed every accelerator of the machine, and we restore only our own.
+        torch.default_generator.manual_seed(seed)
+        for device in devices:
+            state = torch.Generator(device).manual_seed(seed).get_state()
+            torch.get_device_module(device).set_rng_state(state, device)
+        yield
+
+
+class HostDraws:
+    """Tells whether a pass drew from Python's global generator, by which some networks skip layers.
+
+    Such a draw is an ordinary number that all samples of a batched pass, and all replays of a prefix, would
+    share. To be used inside of :func:`isolated`: it seeds the generator.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        random.seed(seed)
+        self._first = random.random()
+        random.seed(seed)
+
+    def happened(self) -> bool:
+        """Whether there were any since the beginning."""
+        if random.random() != self._first:
+            return True
+        random.seed(self._seed)  # the number that we drew ourselves is to be drawn again
+        return False
+
+
+def _accelerators(devices: Iterable[torch.device]) -> list[torch.device]:
+    return [device for device in dict.fromkeys(devices) if device.type not in ("cpu", "meta")]
+
+
+def _bytes(state: Tensor) -> bytes:
+    return state.numpy().tobytes()

@@ -1,0 +1,130 @@
+"""Predicting for a whole data set, batch by batch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from contextual_dropout.predict import Model, predict
+from contextual_dropout.randomness import preserved, seed_from
+from contextual_dropout.tasks import AnyPrediction
+
+__all__ = ["predict_batches", "predict_loader"]
+
+#: From a batch to what the model is called with: a mapping are keywords, a tuple positional arguments.
+Inputs = Callable[[Any], Any]
+
+
+def first(batch: Any) -> Any:
+    """The first item of a tuple or list, (x, y) for instance; anything else as it is."""
+    return batch[0] if isinstance(batch, tuple | list) else batch
+
+
+def predict_batches(
+    model: Model,
+    loader: Iterable[Any],
+    *,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    inputs: Inputs = first,
+    **options: Any,
+) -> Iterator[tuple[Any, Any]]:
+    """Predict for one batch after the other; nothing is kept, so that the stream may be endless.
+
+    Args:
+        model: as for :func:`~contextual_dropout.predict`.
+        loader: gives batches.
+        seed: makes the samples reproducible: batch n has a seed that is made of ``seed`` and n alone, so that its
+            samples depend neither on the batches before it nor on their number.
+        generator: on the CPU, instead of a seed.
+        inputs: from a batch to what the model is called with: a mapping is passed as keywords, a tuple as positional
+            arguments, anything else as the only argument. By default the first item of a tuple or list, else the batch.
+            Tensors are moved to the device of the model's first parameter.
+        options: for :func:`~contextual_dropout.predict`: ``samples``, ``task``, ``output``, ``rows``, ``test``.
+
+    Yields:
+        (batch, prediction), as they come.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+        >>> batches = [(torch.randn(5, 4), torch.zeros(5)), (torch.randn(2, 4), torch.zeros(2))]
+        >>> [tuple(p.mean.shape) for _, p in predict_batches(model, batches, samples=4)]
+        [(5, 3), (2, 3)]
+    """
+    seed = seed_from(seed, generator)
+    device = _device(model)
+    for index, batch in enumerate(loader):
+        arguments = inputs(batch)
+        keywords = dict(arguments) if isinstance(arguments, Mapping) else {}
+        positional = () if keywords else arguments if isinstance(arguments, tuple) else (arguments,)
+        positional, keywords = tree_map(lambda x: x.to(device) if isinstance(x, Tensor) else x, (positional, keywords))
+        yield batch, predict(model, *positional, seed=_seed(seed, index), **keywords, **options)
+
+
+def predict_loader(
+    model: Model,
+    loader: Iterable[Any],
+    *,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    inputs: Inputs = first,
+    **options: Any,
+) -> Any:
+    """Predict for a whole data set: one prediction over all batches, in the order of the loader.
+
+    All K N C probabilities are kept, on the CPU; for streams beyond that see :func:`predict_batches`, whose
+    arguments these are. Shows a progress bar if stderr is a terminal and rich is installed. The global random
+    states are as before, although a ``DataLoader`` draws from them.
+
+    Returns:
+        What :func:`~contextual_dropout.predict` returns for the task, with samples (K, N, ...).
+
+    Example:
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+        >>> loader = DataLoader(TensorDataset(torch.randn(50, 4), torch.zeros(50)), batch_size=16)
+        >>> predict_loader(model, loader, samples=10, seed=0).samples.shape
+        torch.Size([10, 50, 3])
+    """
+    samples: list[Tensor] = []
+    prediction: AnyPrediction | None = None
+    seed = seed_from(seed, generator)
+    with preserved():
+        for _, prediction in predict_batches(model, _shown(loader), seed=seed, inputs=inputs, **options):
+            samples.append(prediction.samples.cpu())
+    if prediction is None:
+        raise ValueError("the loader gave no batch: there is nothing to predict")
+    return replace(prediction, samples=torch.cat(samples, 1))
+
+
+def _seed(seed: int, index: int) -> int:
+    """A seed for batch ``index``: unlike ``seed + index`` no two runs share one."""
+    state = np.random.SeedSequence((seed % 2**64, index)).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))
+
+
+def _device(model: Any) -> torch.device | None:
+    """That of the first parameter, if there is one."""
+    members = getattr(model, "members", model)
+    modules = members if isinstance(members, list | tuple | nn.ModuleList) else [model]
+    parameters = (p for module in modules if isinstance(module, nn.Module) for p in module.parameters())
+    return next((parameter.device for parameter in parameters), None)
+
+
+def _shown(loader: Iterable[Any]) -> Iterable[Any]:
+    """The batches, with a progress bar where somebody can see it."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        return loader
+    from rich.console import Console
+    from rich.progress import track
+
+    total = len(loader) if isinstance(loader, Sized) else None
+    return track(loader, "predicting", total, console=Console(stderr=True), transient=True)
