@@ -35,7 +35,8 @@ check: setup ## all that must pass before a commit: lint, format, types, tests, 
 	$(PYTEST)
 
 benchmark: setup ## time and variance ratios, measured in one run
-	$(BIN)/python benchmarks/run.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_prediction.py
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
