@@ -13,8 +13,8 @@ import contextual_dropout as cd
 Dropout = Callable[[int], nn.Module]
 
 
-def contextual(family: str, dim: int = -1) -> Dropout:
-    return lambda features: cd.ContextualDropout(features, p=0.2, family=family, dim=dim, reduction=10)  # type: ignore[arg-type]
+def contextual(family: str, dim: int = -1, reduction: int = 10) -> Dropout:
+    return lambda features: cd.ContextualDropout(features, 0.2, family=family, dim=dim, reduction=reduction)  # type: ignore[arg-type]
 
 
 def plain(features: int) -> nn.Module:

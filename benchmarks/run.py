@@ -46,8 +46,8 @@ def main() -> None:
         for name, value in values.items():
             bar = BARS[key].get(name)
             verdict = "" if bar is None else f"   (bar {bar}: {'met' if value <= bar else 'MISSED'})"
-            print(f"  {name:32s} {value:5.2f}{verdict}")
-    variances = gradient_variances(repeats=200)
+            print(f"  {name:36s} {value:5.2f}{verdict}")
+    variances = gradient_variances(repeats=600)
     reference = variances["sequential-arm"]
     print("\nVariance of phi's gradient per site, relative to sequential-arm (MLP, batch 128)")
     relative = {

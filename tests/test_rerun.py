@@ -207,6 +207,20 @@ def test_changing_a_tensor_of_outside_in_place_is_refused_though_it_has_a_histor
         cd.ELBO(model, "sequential-arm")(closure)
 
 
+@pytest.mark.parametrize("view", [lambda x: x[0], lambda x: x.view(-1), lambda x: x.detach(), lambda x: x.chunk(2)[0]])
+def test_changing_an_input_through_a_view_is_refused(view: object) -> None:
+    model = site(4).double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+
+    def closure() -> Tensor:
+        out = model(x * 2)
+        view(x).add_(1)  # type: ignore[operator]
+        return (out + x).sum(-1)
+
+    with pytest.raises(RuntimeError, match="changes in place a tensor that it did not create"):
+        cd.ELBO(model, "sequential-arm")(closure)
+
+
 def test_writing_through_data_is_noticed() -> None:
     """Such a write does not count as a version; the true pass's graph must not be written to by a replay."""
 

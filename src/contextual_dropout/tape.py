@@ -198,15 +198,15 @@ class Recording(TorchFunctionMode):
         target = kwargs.get("out", args[0] if args else None)
         if not isinstance(target, Tensor):
             return self._remember(func, func(*args, **kwargs))
-        version = _version(target)
+        version, memory = _version(target), storage_of(target)
         out = func(*args, **kwargs)
         if _version(target) != version:
-            foreign = storage_of(target) not in self._made
+            foreign = memory not in self._made
             self.mutations.append(Mutation(len(self.calls), target, foreign))
             if foreign:
                 self.calls.append((func, out))
                 return out
-        return self._remember(func, out)
+        return self._remember(func, out, memory)
 
     def _visit(self, site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
         try:
@@ -224,19 +224,20 @@ class Recording(TorchFunctionMode):
         self._remember(masked, out)
         return out
 
-    def _remember(self, func: Any, out: Any) -> Any:
-        """Note a call and hand its result on."""
+    def _remember(self, func: Any, out: Any, source: int = 0) -> Any:
+        """Note a call and hand its result on; ``source`` is the memory that it may only be a view of."""
         position = len(self.calls)
         if isinstance(out, Tensor):
             reference = weakref.ref(out)
-            self._made.add(storage_of(out))
+            if (memory := storage_of(out)) != source:
+                self._made.add(memory)
             self._candidates.append((position, reference))
             self.calls.append((func, reference))
         else:
             self.calls.append((func, out))
             if isinstance(out, tuple | list | dict):
                 self._held.extend(_tensors(out))
-                self._made.update(map(storage_of, _tensors(out)))
+                self._made.update({storage_of(tensor) for tensor in _tensors(out)} - {source})
         return out
 
     def _fork(self, u: Tensor) -> Fork:
