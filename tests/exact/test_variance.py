@@ -41,9 +41,9 @@ def test_disarm_is_the_conditional_mean_of_arm() -> None:
     for logit in (-2.0, -0.3, 0.0, 0.7, 3.0):
         logits = torch.full_like(pi, logit)
         mask, pseudo = Bernoulli.sample(logits, pi), Bernoulli.antithetic(logits, pi)
-        draw = Draw(site, logits, pi, mask, mask)
+        draw, ones = Draw(site, logits, pi, mask, mask), torch.ones(len(pi), dtype=torch.float64)
         for z, z_pseudo in ((0, 0), (0, 1), (1, 0), (1, 1)):
             same = (mask == z) & (pseudo == z_pseudo)
             if same.any():
-                expected = arm(draw, pseudo)[same].mean().item()
-                assert disarm(draw, pseudo)[same].unique().item() == pytest.approx(expected, abs=1e-4)
+                expected = arm(draw, pseudo, ones)[same].mean().item()
+                assert disarm(draw, pseudo, ones)[same].unique().item() == pytest.approx(expected, abs=1e-4)

@@ -48,6 +48,5 @@ class IndependentARM:
             for index, draw in trial.score_draws:
                 difference = trial.true.reward(index) - outcome.reward(index)
                 pseudo = draw.family.antithetic(draw.logits, draw.noise)
-                gradient = difference.to(pseudo.dtype).unsqueeze(-1) * self.weighting(draw, pseudo)
-                signals.append(Signal(draw.logits, gradient))
+                signals.append(Signal(draw.logits, self.weighting(draw, pseudo, difference)))
         return signals + self.pathwise(trial, signals)

@@ -24,7 +24,7 @@ def antithetic_signal(trial: Trial, index: int, draw: Draw, weighting: Weighting
     if torch.equal(pseudo, draw.mask):
         return Signal(draw.logits, torch.zeros_like(draw.logits))
     difference = trial.true.reward(index) - trial.counterfactual(index, pseudo).reward(index)
-    return Signal(draw.logits, difference.to(pseudo.dtype).unsqueeze(-1) * weighting(draw, pseudo))
+    return Signal(draw.logits, weighting(draw, pseudo, difference))
 
 
 @dataclass(frozen=True)
