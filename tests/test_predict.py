@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import concurrent.futures
 import random
 import sys
 import types
@@ -376,7 +377,7 @@ def test_ensembles() -> None:
     assert torch.equal(cd.predict(nn.ModuleList(plain), x).samples, expected)
     assert torch.equal(cd.predict(types.SimpleNamespace(members=tuple(plain)), x).samples, expected)  # type: ignore[call-overload]
     stochastic = [nn.Sequential(nn.Linear(3, 9), nn.Dropout(0.5), nn.Linear(9, 4)) for _ in range(2)]
-    assert cd.predict([*stochastic, plain[0]], x, samples=20).samples.shape == (6 + 6 + 1, 2, 4)
+    assert cd.predict([*stochastic, plain[0]], x, samples=20).samples.shape == (6 + 6 + 6, 2, 4)
     assert cd.predict(stochastic, x, samples=1).samples.shape == (2, 2, 4)
     with pytest.raises(TypeError, match="an empty ensemble"):
         cd.predict([], x)
@@ -474,3 +475,45 @@ def test_a_progress_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert cd.predict_loader(model, loader(), samples=2).samples.shape == (2, 50, 3)
     assert "predicting" in capsys.readouterr().err
+
+
+def test_threads_wait_for_one_another() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), cd.ContextualDropout(8, p=0.5), nn.Linear(8, 3)).eval()
+    x = torch.randn(5, 4)
+    expected = cd.predict(model, x, samples=5, seed=0).samples
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: cd.predict(model, x, samples=5, seed=0).samples, range(40)))
+    assert all(torch.equal(result, expected) for result in results)
+    assert torch.equal(model(x), model(x))
+
+
+def test_members_of_an_ensemble_count_alike() -> None:
+    constant = nn.Linear(1, 1)
+    nn.init.zeros_(constant.weight)
+    nn.init.ones_(constant.bias)
+    noisy = nn.Sequential(nn.Dropout(0.5))
+    prediction = cd.predict([constant, noisy], torch.zeros(2, 1), samples=20, task="regression")
+    assert prediction.mean.flatten().tolist() == [0.5, 0.5]
+
+
+def test_an_empty_batch_with_ordinary_dropout() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    assert cd.predict(model, torch.zeros(0, 4), samples=5).mean.shape == (0, 3)
+
+
+@pytest.mark.parametrize("batch_size", [1, 32])
+def test_lists_that_the_network_changes_are_its_own(batch_size: int) -> None:
+    """A list that a call before the first random one returned, and that is changed then, is a new one in each pass."""
+
+    class Reversing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            order = torch.arange(4).tolist()
+            order.reverse()
+            return self.drop(x) * 0 + torch.tensor(order, dtype=x.dtype)
+
+    samples = cd.predict(Reversing(), torch.ones(batch_size, 4), samples=6, task="regression").samples
+    assert (samples == torch.tensor([3.0, 2.0, 1.0, 0.0])).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, overload
@@ -20,6 +21,8 @@ from contextual_dropout.tasks import TASKS, AnyPrediction, Task, interpret
 
 __all__ = ["Model", "predict"]
 
+#: Modes and generators are shared by all threads, so that predictions wait for one another.
+_ONE_AT_A_TIME = threading.RLock()
 #: A network, or an ensemble: a sequence of networks, or an object with a sequence ``members`` of them.
 Model = Callable[..., Any] | Sequence[Callable[..., Any]] | nn.ModuleList
 
@@ -52,8 +55,9 @@ def predict(
     several samples at a time where that is faster (:mod:`contextual_dropout.passes`). Every module's mode, every
     buffer, the inputs and the global random states are as before afterwards, also when the model raises.
 
-    The members of an ensemble share the samples: of M members each gets ``samples // M`` passes, at least one; a
-    member without randomness contributes a single one. So K may differ from ``samples``.
+    The members of an ensemble share the samples: of M members each gets ``samples // M`` passes, at least one, so
+    that K may differ from ``samples``; a member without randomness runs once and counts as often as the others (once,
+    if nobody draws).
 
     Args:
         model: the network; or an ensemble: a list, tuple or ``nn.ModuleList`` of networks, or an object that has one
@@ -93,16 +97,17 @@ def predict(
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}: expected one of {', '.join(map(repr, TASKS))}")
     seed = seed_from(seed, generator)
-    with torch.inference_mode(False), torch.no_grad():
+    with _ONE_AT_A_TIME, torch.inference_mode(False), torch.no_grad():
         members = [Passes(member, inputs, keywords, picker(output)) for member in _members(model)]
         if any(member.lazy for member in members):
             raise ValueError("the model has lazy layers that have not seen an input: call it once before")
         share = max(1, samples // len(members))
         with isolated(seed, [device for member in members for device in member.devices]):
             outputs = [_sampled(member, share, rows, seed) for member in members]
-        if len(members) == 1 and len(outputs[0]) < samples:
+        if len(members) == 1 and len(outputs[0]) < samples and outputs[0].numel():
             raise ValueError(_NOTHING_RANDOM)
-        return interpret(torch.cat(outputs), task, test)
+        most = max(len(output) for output in outputs)
+        return interpret(torch.cat([output.expand(most, *output.shape[1:]) for output in outputs]), task, test)
 
 
 def _sampled(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:

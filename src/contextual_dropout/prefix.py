@@ -25,6 +25,7 @@ from contextual_dropout.batching import as_rows, masked_rows
 from contextual_dropout.randomness import Reader
 from contextual_dropout.rerun import NotRepeatable
 from contextual_dropout.site import ContextualDropout, masked
+from contextual_dropout.tape import copied
 
 __all__ = ["Call", "SharedPrefix"]
 
@@ -157,7 +158,7 @@ class SharedPrefix(TorchFunctionMode):
         version = _version(target)
         out = func(*args, **kwargs)
         if kwargs.get("generator") is None and self._read() == self._state:
-            self._calls.append((func, weakref.ref(out) if isinstance(out, Tensor) else out))
+            self._calls.append((func, weakref.ref(out) if isinstance(out, Tensor) else copied(out)))
         elif _version(target) == version:
             self._mark(func, (args, kwargs))
         else:  # random numbers written into a tensor of the prefix
@@ -180,7 +181,7 @@ class SharedPrefix(TorchFunctionMode):
         live = self._fork.live.get(position)
         if live is not None:
             return live
-        return _PLACEHOLDER if isinstance(out, weakref.ref) else out
+        return _PLACEHOLDER if isinstance(out, weakref.ref) else copied(out)
 
     def _mark(self, func: Any, arguments: Any, logits: Tensor | None = None) -> None:
         """The call that is being recorded is the first random one."""

@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from contextual_dropout.families import Family
 from contextual_dropout.site import ContextualDropout, Draw, masked
 from contextual_dropout.state import RandomState
-from contextual_dropout.tape import BatchNormCall, Recording, Sampler, storage_of
+from contextual_dropout.tape import BatchNormCall, Recording, Sampler, copied, storage_of
 
 __all__ = ["CommonNoise", "FreshNoise", "Noise", "rerun"]
 
@@ -201,7 +201,7 @@ class Replay(Rerun):
         self._position += 1
         if live is not None:
             return live
-        return _PLACEHOLDER if isinstance(out, weakref.ref) else out
+        return _PLACEHOLDER if isinstance(out, weakref.ref) else copied(out)
 
 
 def rerun(

@@ -9,6 +9,7 @@ them at that moment. That set (skip connections, mostly) is all that the rest of
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -26,7 +28,7 @@ from contextual_dropout.gate import Gate
 from contextual_dropout.site import ContextualDropout, Draw, masked
 from contextual_dropout.state import RandomState, Surroundings, normalisation_buffers, stateful_buffers
 
-__all__ = ["BatchNormCall", "Fork", "Mutation", "Recording", "Sampler", "Watch", "storage_of"]
+__all__ = ["BatchNormCall", "Fork", "Mutation", "Recording", "Sampler", "Watch", "copied", "storage_of"]
 
 #: How noise becomes a mask: ``(family, logits, noise) -> mask``.
 Sampler = Callable[[Family, Tensor, Tensor], Tensor]
@@ -234,7 +236,7 @@ class Recording(TorchFunctionMode):
             self._candidates.append((position, reference))
             self.calls.append((func, reference))
         else:
-            self.calls.append((func, out))
+            self.calls.append((func, copied(out)))
             if isinstance(out, tuple | list | dict):
                 self._held.extend(_tensors(out))
                 self._made.update({storage_of(tensor) for tensor in _tensors(out)} - {source})
@@ -262,6 +264,11 @@ def storage_of(tensor: Tensor) -> int:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return 0
+
+
+def copied(value: Any) -> Any:
+    """Lists, dictionaries and arrays as copies, so that what is done to one does not show in another."""
+    return copy.copy(value) if isinstance(value, list | dict | np.ndarray) else value
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

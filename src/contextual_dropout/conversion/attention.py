@@ -13,20 +13,25 @@ from contextual_dropout.site import ContextualDropout
 __all__ = ["ContextualMultiheadAttention", "attention_entropy"]
 
 
-def attention_entropy(weights: Tensor) -> Tensor:
-    """How widely each head looks, relative to looking everywhere: mean over queries of H(weights) / log(N_K).
+def attention_entropy(weights: Tensor, padded: Tensor | None = None) -> Tensor:
+    """How widely each head looks, relative to looking everywhere it may: mean over queries of H(weights) / log(N_K).
 
     The paper pools the weights themselves, which sum to one for every query: their mean is 1 / N_K whatever the input
-    is. The entropy does depend on the input. Keys with weight zero (padding) do not contribute.
+    is. The entropy does depend on the input. Padding has no influence: N_K counts the keys with any weight, and padded
+    queries, or those without any key, are left out of the mean.
 
     Args:
-        weights: (B, H, N_Q, N_K), softmaxed.
+        weights: (B, H, N_Q, N_K), softmaxed; NaN where a query may look at no key.
+        padded: (B, N_Q), True for queries to leave out.
 
     Returns:
         (B, H), in [0, 1].
     """
-    entropy: Tensor = torch.special.entr(weights)
-    return entropy.sum(-1).mean(-1) / max(math.log(weights.shape[-1]), 1e-6)
+    keys = (weights > 0).sum(-1)  # (B, H, N_Q)
+    counted = keys > 0 if padded is None else (keys > 0) & ~padded[:, None, :]
+    entropy: Tensor = torch.special.entr(weights.nan_to_num())
+    relative = entropy.sum(-1) / keys.clamp_min(2).to(weights.dtype).log()
+    return (relative * counted).sum(-1) / counted.sum(-1).clamp_min(1)
 
 
 class ContextualMultiheadAttention(nn.MultiheadAttention):
@@ -57,7 +62,12 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
         q, k, v = (self._heads(t) for t in self._project(*inputs))  # (B, H, N, E / H)
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
         weights = _masked(scores, attn_mask, key_padding_mask).softmax(-1)
-        dropped = self.contextual_dropout(weights, context=attention_entropy(weights.detach()))
+        padded = key_padding_mask if query is key else None
+        padded = None if padded is None or padded.dtype is not torch.bool else padded
+        context = attention_entropy(weights.detach(), padded)
+        if not need_weights:  # as torch does then: a query that may look at no key sees zeros
+            weights = weights.nan_to_num()
+        dropped = self.contextual_dropout(weights, context=context)
         out: Tensor = self.out_proj((dropped @ v).transpose(1, 2).flatten(2))
         out = out.transpose(0, 1) if swapped else out
         shown = weights.mean(1) if average_attn_weights else weights

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.conversion.placement import PLACEMENTS, InPlaceOf, restore_fused_paths
+from contextual_dropout.conversion.placement import CHILD, PLACEMENTS, InPlaceOf, restore_fused_paths
 from contextual_dropout.conversion.plan import Item, has_dropout, make_plan
 from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
 from contextual_dropout.conversion.selection import Selector
@@ -72,7 +72,7 @@ def contextualize(
           2  site in place of Dropout(p=0.1, inplace=False)
     """
     for name, module in model.named_modules():
-        if RECORD in module.__dict__:
+        if RECORD in module.__dict__ or hasattr(module, CHILD) or hasattr(module, "replaced"):
             raise ValueError(
                 f"{name or 'the model'} has been converted already ({len(sites_of(module))} sites): cd.strip(model) "
                 "first, or give all selections in one call"
@@ -133,10 +133,7 @@ def sites_of(model: nn.Module) -> dict[str, ContextualDropout]:
 
 def _apply(model: nn.Module, item: Item, settings: dict[str, Any]) -> Change:
     description = repr(item.module) if not any(True for _ in item.module.children()) else type(item.module).__name__
-    site = item.placement.build(item.module, settings | {"p": item.p})
-    parameter = next(model.parameters(), None)
-    if parameter is not None:
-        site = site.to(parameter.device, parameter.dtype if parameter.is_floating_point() else None)
+    site = like(item.placement.build(item.module, {"batch_dim": item.batch_dim} | settings | {"p": item.p}), model)
     item.placement.attach(model, item.name, site)
     if item.placement is InPlaceOf:
         for alias in item.aliases:
@@ -147,6 +144,14 @@ def _apply(model: nn.Module, item: Item, settings: dict[str, Any]) -> Change:
         if isinstance(module, ContextualDropout) and any(module is part for part in site.modules())
     )
     return Change(item.name, item.placement.kind, description, names, item.aliases)
+
+
+def like(site: nn.Module, model: nn.Module) -> nn.Module:
+    """The site on the device and in the precision of the model."""
+    parameter = next(model.parameters(), None)
+    if parameter is None:
+        return site
+    return site.to(parameter.device, parameter.dtype if parameter.is_floating_point() else None)
 
 
 def _undo(model: nn.Module, change: Change) -> None:

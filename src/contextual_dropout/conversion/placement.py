@@ -13,14 +13,23 @@ from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 
-__all__ = ["PLACEMENTS", "After", "Attention", "Between", "InPlaceOf", "Placement", "restore_fused_paths"]
+__all__ = [
+    "PLACEMENTS",
+    "After",
+    "Attention",
+    "Between",
+    "InPlaceOf",
+    "Placement",
+    "ancestors_of",
+    "restore_fused_paths",
+]
 
 #: The attribute under which an inserted site lives.
 CHILD = "contextual_dropout"
 #: Axis of the channels, counted from the end so that inputs without a batch axis work too.
 CHANNEL_AXIS: dict[type[nn.Module], int] = {
     nn.Dropout1d: -2,
-    nn.Dropout2d: -3,
+    nn.Dropout2d: 1,
     nn.Dropout3d: -4,
     nn.FeatureAlphaDropout: 1,
 }
@@ -105,6 +114,7 @@ class After:
         module = model.get_submodule(name)
         module.add_module(CHILD, site.train(module.training))
         module.register_forward_hook(_mask_output)
+        _block_nesting(model, name)
 
     @staticmethod
     def detach(model: nn.Module, name: str) -> None:
@@ -121,7 +131,7 @@ class Attention:
     @staticmethod
     def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
         assert isinstance(module, nn.MultiheadAttention)
-        return _site(module.num_heads, {"reduction": 1} | options, dim=1)
+        return _site(module.num_heads, {"reduction": 1} | options | {"dim": 1, "batch_dim": 0})
 
     @staticmethod
     def attach(model: nn.Module, name: str, site: nn.Module) -> None:
@@ -148,7 +158,8 @@ class Between:
         assert isinstance(module, nn.RNNBase)
         batch_dim = 0 if module.batch_first else 1
         features = between_layers(module)
-        return nn.ModuleList(_site(features, options, batch_dim=batch_dim) for _ in range(module.num_layers - 1))
+        settings = options | {"dim": -1, "batch_dim": batch_dim}
+        return nn.ModuleList(_site(features, settings) for _ in range(module.num_layers - 1))
 
     @staticmethod
     def attach(model: nn.Module, name: str, site: nn.Module) -> None:
@@ -167,11 +178,21 @@ _ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, Between)
 PLACEMENTS = {placement.kind: placement for placement in _ALL}
 
 
+def ancestors_of(model: nn.Module, name: str) -> list[nn.Module]:
+    """The modules that contain the one called ``name``, outermost first."""
+    return [model.get_submodule(".".join(name.split(".")[:depth])) for depth in range(name.count(".") + 1)]
+
+
 def _mask_output(module: nn.Module, inputs: Any, output: Any) -> Any:
     site: ContextualDropout = getattr(module, CHILD)
     if isinstance(output, Tensor):
         return site(output)
-    return (site(output[0]), *output[1:])
+    if type(output) is tuple and isinstance(output[0], Tensor):
+        return (site(output[0]), *output[1:])
+    raise TypeError(
+        f"a site after a {type(module).__name__} needs an output that is a tensor or a tuple that starts with one, got "
+        f"{type(output).__name__}: choose a layer inside it"
+    )
 
 
 def _keep_out_of_fused_path(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -180,10 +201,14 @@ def _keep_out_of_fused_path(module: nn.Module, inputs: Any, output: Any) -> None
 
 def _block_fused_paths(model: nn.Module, name: str, module: nn.Module) -> None:
     """Inside a transformer encoder, evaluation without autograd must go through the modules."""
-    ancestors = [model.get_submodule(".".join(name.split(".")[:depth])) for depth in range(name.count(".") + 1)]
-    if any(isinstance(ancestor, nn.TransformerEncoderLayer) for ancestor in ancestors):
+    if any(isinstance(ancestor, nn.TransformerEncoderLayer) for ancestor in ancestors_of(model, name)):
         module.register_forward_hook(_keep_out_of_fused_path)
-    for ancestor in ancestors:
+    _block_nesting(model, name)
+
+
+def _block_nesting(model: nn.Module, name: str) -> None:
+    """Sites cannot mask the nested tensors that a transformer encoder makes of padded batches."""
+    for ancestor in ancestors_of(model, name):
         if isinstance(ancestor, nn.TransformerEncoder) and ancestor.use_nested_tensor:
             vars(ancestor)["use_nested_tensor"] = False
             vars(ancestor)["contextual_dropout_unnested"] = True

@@ -9,7 +9,15 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from contextual_dropout.conversion.placement import RECURRENT, After, Attention, Between, InPlaceOf, Placement
+from contextual_dropout.conversion.placement import (
+    RECURRENT,
+    After,
+    Attention,
+    Between,
+    InPlaceOf,
+    Placement,
+    ancestors_of,
+)
 from contextual_dropout.conversion.selection import Predicate, Selector, matcher
 
 __all__ = ["Plan", "drop_rate", "has_dropout", "make_plan"]
@@ -24,6 +32,7 @@ class Item:
     module: nn.Module
     placement: Placement
     p: float
+    batch_dim: int
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,9 @@ def make_plan(
         if reason:
             left[name] = reason
         else:
-            items.append(Item(name, aliases, module, placement, rate))
+            items.append(Item(name, aliases, module, placement, rate, batch_axis(model, name)))
+            if placement is After and isinstance(module, nn.MultiheadAttention | nn.RNNBase) and drop_rate(module) > 0:
+                left[name] = "the dropout inside of it: a module gets a site behind it or inside, not both"
     if not items:
         raise ValueError(_nothing_matched(model, left))
     return Plan(items, left)
@@ -98,15 +109,31 @@ def _replacement(name: str, module: nn.Module) -> Placement:
     return InPlaceOf
 
 
+def batch_axis(model: nn.Module, name: str) -> int:
+    """Where the samples are in what a module returns: on the second axis in networks built with batch_first=False."""
+    for module in reversed([*ancestors_of(model, name), model.get_submodule(name)]):
+        if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+            return 0 if module.self_attn.batch_first else 1
+        if isinstance(module, nn.MultiheadAttention | nn.RNNBase | nn.Transformer):
+            return 0 if module.batch_first else 1
+    return 0
+
+
 def _obstacle(module: nn.Module, placement: Placement, rate: float) -> str | None:
     if placement is Attention and type(module) is not nn.MultiheadAttention:
         return f"{type(module).__name__} computes its attention in its own way"
-    if isinstance(module, nn.MultiheadAttention) and (module.bias_k is not None or module.add_zero_attn):
-        return "attention with add_bias_kv or add_zero_attn is not supported"
+    if placement is Attention and getattr(module, "bias_k", None) is not None:
+        return "attention with add_bias_kv is not supported"
+    if placement is Attention and getattr(module, "add_zero_attn", False):
+        return "attention with add_zero_attn is not supported"
     if placement is Between and type(module) not in RECURRENT:
         return f"{type(module).__name__} runs its layers in its own way"
-    if isinstance(module, nn.RNNBase) and module.num_layers < 2:
+    if placement is Between and isinstance(module, nn.RNNBase) and module.num_layers < 2:
         return "a single recurrent layer has no dropout inside; use after= to mask its outputs"
+    if placement is InPlaceOf and isinstance(module, _DropoutNd) and not type(module).__module__.startswith("torch."):
+        return f"{type(module).__name__} is a class of its own and may do more than dropout"
+    if placement is After and isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+        return "a container runs what it contains; choose its last layer instead"
     if not 0 < rate < 1:
         return f"its drop rate is {rate:g}; give p= to convert it"
     return None

@@ -71,7 +71,8 @@ class _Layered(nn.RNNBase):
         padded, lengths = pad_packed_sequence(u, batch_first=self.batch_first)
         # The encoder reads the mean over real steps, not over padding (which is zero).
         context = padded.sum(1 if self.batch_first else 0) / lengths.unsqueeze(-1).to(padded)
-        return pack_padded_sequence(site(padded, context=context), lengths, self.batch_first, enforce_sorted=False)
+        in_order = u.sorted_indices is None
+        return pack_padded_sequence(site(padded, context=context), lengths, self.batch_first, enforce_sorted=in_order)
 
 
 class ContextualLSTM(_Layered, nn.LSTM):
