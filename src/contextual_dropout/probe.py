@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.conversion.parameters import sites
 from contextual_dropout.modes import sampling
+from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout, masked
 
 __all__ = ["Probe", "SilentSiteError", "probe"]
@@ -99,7 +100,8 @@ def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> 
     if not found:
         raise ValueError("the model has no contextual dropout site: see cd.contextualize")
     passes: list[_Watch] = []
-    with sampling(model), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    devices = {parameter.device for parameter in model.parameters()}
+    with sampling(model), torch.no_grad(), preserved(devices):
         for _ in range(max(samples, 2)):
             with _Watch() as watch:
                 model(*inputs, **keywords)

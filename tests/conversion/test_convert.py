@@ -404,3 +404,22 @@ def test_packed_sequences_keep_their_order() -> None:
         converted = cd.contextualize(nn.Sequential(model))[0](packed)[0]
     torch.testing.assert_close(converted.data, expected.data)
     assert converted.sorted_indices is None
+
+
+def test_attention_refuses_masks_that_torch_refuses() -> None:
+    attention = nn.Sequential(nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True))
+    layer = cd.contextualize(attention)[0]
+    x = torch.randn(2, 4, 8)
+    with pytest.raises(TypeError, match="attn_mask must be boolean"):
+        layer(x, x, x, attn_mask=torch.ones(4, 4, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"key_padding_mask must have the shape \(2, 4\), got \(1, 4\)"):
+        layer(x, x, x, key_padding_mask=torch.zeros(1, 4, dtype=torch.bool))
+    with pytest.raises(ValueError, match="is_causal=True is a hint"):
+        layer(x, x, x, is_causal=True)
+
+
+def test_more_messages() -> None:
+    with pytest.raises(ValueError, match="put it into an nn"):
+        cd.contextualize(nn.Dropout(0.1))
+    with pytest.raises(ValueError, match="example="):
+        cd.count_parameters(cd.contextualize(mlp()))

@@ -54,6 +54,8 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """See :class:`torch.nn.MultiheadAttention`; the returned weights are those before dropout."""
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal=True is a hint about attn_mask, which is missing: give the causal mask itself")
         batched, swapped = query.ndim == 3, query.ndim == 3 and not self.batch_first
         inputs = [t if batched else t.unsqueeze(0) for t in (query, key, value)]
         inputs = [t.transpose(0, 1) if swapped else t for t in inputs]
@@ -91,10 +93,23 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
 
 def _masked(scores: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor:
     """Add both masks, boolean (True: not allowed) or additive, to scores (B, H, N_Q, N_K)."""
+    batch, heads, queries, keys = scores.shape
     if attn_mask is not None:
-        mask = attn_mask.view(*scores.shape) if attn_mask.ndim == 3 else attn_mask
-        scores = scores.masked_fill(mask, -math.inf) if mask.dtype is torch.bool else scores + mask
+        _check_mask("attn_mask", attn_mask, {(queries, keys), (batch * heads, queries, keys)})
+        scores = _add(scores, attn_mask.view(scores.shape) if attn_mask.ndim == 3 else attn_mask)
     if key_padding_mask is not None:
-        padding = key_padding_mask[:, None, None, :]
-        scores = scores.masked_fill(padding, -math.inf) if padding.dtype is torch.bool else scores + padding
+        _check_mask("key_padding_mask", key_padding_mask, {(batch, keys)})
+        scores = _add(scores, key_padding_mask[:, None, None, :])
     return scores
+
+
+def _add(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask, -math.inf) if mask.dtype is torch.bool else scores + mask.to(scores.dtype)
+
+
+def _check_mask(name: str, mask: Tensor, shapes: set[tuple[int, ...]]) -> None:
+    if mask.dtype is not torch.bool and not mask.is_floating_point():
+        raise TypeError(f"{name} must be boolean (True: not allowed) or floating point (added), got {mask.dtype}")
+    if tuple(mask.shape) not in shapes:
+        expected = " or ".join(map(str, sorted(shapes, key=len)))
+        raise ValueError(f"{name} must have the shape {expected}, got {tuple(mask.shape)}")

@@ -17,6 +17,7 @@ from contextual_dropout.conversion.plan import Item, has_dropout, make_plan
 from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
 from contextual_dropout.conversion.selection import Selector
 from contextual_dropout.modes import sampling
+from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout, masked
 
 __all__ = ["contextualize", "conversion", "strip"]
@@ -188,7 +189,8 @@ def _argument(position: int, name: str, default: Any, args: tuple[Any, ...], kwa
 def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
     """Run the example and take back the sites that it does not reach."""
     arguments, keywords = _arguments(example)
-    with sampling(model), torch.no_grad(), torch.random.fork_rng(devices=[]), _Rehearsal() as rehearsal:
+    devices = {parameter.device for parameter in model.parameters()}
+    with sampling(model), torch.no_grad(), preserved(devices), _Rehearsal() as rehearsal:
         model(*arguments, **keywords)
     names = {module: name for name, module in model.named_modules()}
     record.order = [names[site] for site in rehearsal.ran if site in names]

@@ -50,10 +50,6 @@ def parameter_groups(
         [('theta', 0.01, 0.0005), ('phi', 0.1, 0.0), ('eta', 0.01, 0.0)]
     """
     split = _split(model)
-    if any(is_lazy(parameter) for parameters in split.values() for parameter in parameters):
-        raise ValueError(
-            "some sites do not know their number of features yet: give cd.contextualize an example=, or run a batch"
-        )
     options: dict[str, dict[str, Any]] = {
         "theta": theta or {},
         "phi": {"weight_decay": 0.0} | (phi or {}),
@@ -80,5 +76,9 @@ def _split(model: nn.Module) -> dict[str, list[Parameter]]:
     found = sites_of(model).values()
     phi = {id(parameter): parameter for site in found for parameter in site.encoder.parameters()}
     eta = {id(site.prior_logit): site.prior_logit for site in found}
+    if any(is_lazy(parameter) for parameter in phi.values()):
+        raise ValueError(
+            "some sites do not know their number of features yet: give cd.contextualize an example=, or run a batch"
+        )
     theta = [parameter for parameter in model.parameters() if id(parameter) not in phi and id(parameter) not in eta]
     return {"theta": theta, "phi": list(phi.values()), "eta": list(eta.values())}

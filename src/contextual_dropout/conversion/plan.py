@@ -69,6 +69,10 @@ def make_plan(
     items: list[Item] = []
     left: dict[str, str] = {}
     for name, aliases, module in _modules(model, excluded):
+        if not name and (isinstance(module, _DropoutNd) and replaced(name, module)):
+            raise ValueError(
+                "the model is itself a dropout layer: put it into an nn.Sequential, where it can be replaced"
+            )
         placement = After if followed(name, module) else _replacement(name, module) if replaced(name, module) else None
         if placement is None:
             continue
