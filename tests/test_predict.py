@@ -38,7 +38,7 @@ def assert_unchanged(before: Snapshot, model: nn.Module) -> None:
 
 
 def by_hand(model: nn.Module, *inputs: Any, samples: int) -> Tensor:
-    buffers, outs = BufferState(stateful_buffers(model)), []
+    buffers, outs = BufferState(stateful_buffers(model.modules())), []
     with torch.no_grad(), cd.sampling(model):
         for _ in range(samples):
             outs.append(model(*inputs).softmax(-1))

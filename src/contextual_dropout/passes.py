@@ -65,7 +65,7 @@ class Passes:
         self.model = model
         self._given, self._structure = tree_flatten((inputs, keywords))
         self._pick = pick
-        self._buffers = BufferState(stateful_buffers(model)) if isinstance(model, nn.Module) else None
+        self._buffers = BufferState(stateful_buffers(self.modules))
         self._take_copies()
 
     def __call__(self) -> Tensor:
@@ -78,14 +78,13 @@ class Passes:
 
     def settled(self) -> bool:
         """Whether the model's buffers are as they were at first."""
-        return self._buffers is None or self._buffers.unchanged()
+        return self._buffers.unchanged()
 
     def renew(self) -> None:
         """Undo what a pass changed: take new copies of the inputs, put the buffers back."""
         if any(tensor._version for tensor in self._tensors):
             self._take_copies()
-        if self._buffers is not None:
-            self._buffers.restore()
+        self._buffers.restore()
 
     def _take_copies(self) -> None:
         self._copies = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in self._given]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import torch
 from torch import nn
@@ -75,7 +76,7 @@ def normalisation_buffers(model: nn.Module) -> frozenset[int]:
     return frozenset(id(buffer) for layer in layers for buffer in layer.buffers(recurse=False))
 
 
-def stateful_buffers(model: nn.Module) -> list[tuple[nn.Module, str]]:
+def stateful_buffers(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str]]:
     """All other buffers, as owner and name: a rerun neither reads nor writes those of normalisation layers."""
-    others = (module for module in model.modules() if not isinstance(module, _NormBase))
+    others = (module for module in modules if not isinstance(module, _NormBase))
     return [(module, name) for module in others for name, buffer in module._buffers.items() if buffer is not None]

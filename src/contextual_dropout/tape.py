@@ -162,7 +162,7 @@ class Recording(TorchFunctionMode):
         self._held: list[Tensor] = []
         self._made: set[int] = set()
         if watch.rerunnable:
-            self._buffers = stateful_buffers(model)
+            self._buffers = stateful_buffers(model.modules())
             self.before, self.generators_before = Surroundings(self._buffers), RandomState(self.device)
 
     def name_of(self, site: ContextualDropout) -> str:
