@@ -423,3 +423,10 @@ def test_more_messages() -> None:
         cd.contextualize(nn.Dropout(0.1))
     with pytest.raises(ValueError, match="example="):
         cd.count_parameters(cd.contextualize(mlp()))
+
+
+def test_any_name_of_a_shared_module_selects_it() -> None:
+    drop = nn.Dropout(0.2)
+    model = nn.ModuleDict({"a": nn.Sequential(drop), "b": nn.Sequential(drop), "c": nn.Sequential(nn.Dropout(0.1))})
+    assert list(cd.sites(cd.contextualize(model, replace="b.0", inplace=False))) == ["a.0"]
+    assert list(cd.sites(cd.contextualize(model, exclude="b", inplace=False))) == ["c.0"]

@@ -73,7 +73,14 @@ def make_plan(
             raise ValueError(
                 "the model is itself a dropout layer: put it into an nn.Sequential, where it can be replaced"
             )
-        placement = After if followed(name, module) else _replacement(name, module) if replaced(name, module) else None
+        names = (name, *aliases)
+        placement = (
+            After
+            if any(followed(each, module) for each in names)
+            else _replacement(name, module)
+            if any(replaced(each, module) for each in names)
+            else None
+        )
         if placement is None:
             continue
         rate = p if p is not None else drop_rate(module) if placement is not After else 0.2
@@ -90,14 +97,14 @@ def make_plan(
 
 
 def _modules(model: nn.Module, excluded: Predicate) -> Iterator[tuple[str, tuple[str, ...], nn.Module]]:
-    """Every module once, with all its names, but for the excluded ones and what is inside them."""
+    """Every module once, with all its names, but for those excluded under any name and what is inside them."""
     names: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         names.setdefault(module, []).append(name)
-    out = [name for module, (name, *_) in names.items() if excluded(name, module)]
-    for module, (name, *aliases) in names.items():
-        if not any(name == prefix or name.startswith(prefix + ".") for prefix in out):
-            yield name, tuple(aliases), module
+    out = [name for module, all_names in names.items() for name in all_names if excluded(name, module)]
+    for module, all_names in names.items():
+        if not any(name == prefix or name.startswith(prefix + ".") for prefix in out for name in all_names):
+            yield all_names[0], tuple(all_names[1:]), module
 
 
 def _replacement(name: str, module: nn.Module) -> Placement:
