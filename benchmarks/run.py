@@ -5,13 +5,10 @@ Prints ratios (absolute times mean nothing on a shared machine) and writes them 
 
 from __future__ import annotations
 
-import json
-import platform
-import subprocess
 import time
 import warnings
-from pathlib import Path
 
+import record
 import torch
 from training_step import cnn_steps, mlp_steps, pseudo_passes
 from variance import gradient_variances
@@ -31,11 +28,6 @@ TITLES = {
     "cnn": "Training step of the 12-site residual CNN, relative to nn.Dropout",
     "pseudo": "The 12 pseudo passes on that CNN, relative to 12 naive forward passes",
 }
-
-
-def commit() -> str:
-    result = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
 
 
 def main() -> None:
@@ -63,20 +55,7 @@ def main() -> None:
     }
     for name, row in relative.items():
         print(f"  {name:32s} " + "  ".join(f"{value:8.3f}" for value in row))
-    record = {
-        "ratios": ratios,
-        "relative_variance": relative,
-        "bars": BARS,
-        "commit": commit(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "seconds": round(time.time() - start, 1),
-    }
-    target = Path(__file__).parent / "results" / "core.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"\nwritten to {target.relative_to(Path(__file__).parent.parent)} in {record['seconds']} s")
+    record.write("core", start, ratios=ratios, relative_variance=relative, bars=BARS)
 
 
 if __name__ == "__main__":

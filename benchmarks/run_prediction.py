@@ -5,15 +5,12 @@ Prints ratios to a plain loop of model calls and writes them to benchmarks/resul
 
 from __future__ import annotations
 
-import json
-import platform
 import time
 import warnings
-from pathlib import Path
 
+import record
 import torch
 from prediction import CASES, ratios
-from run import commit
 
 BATCHES = {1: 40, 128: 9}  # rounds of each
 
@@ -32,19 +29,8 @@ def main() -> None:
                 bar = bars.get(batch) if way == "cd.predict, contextual" else None
                 verdict = "" if bar is None else f"   (bar {bar}: {'met' if value <= bar else 'MISSED'})"
                 print(f"  {way:32s} {value:5.2f}{verdict}", flush=True)
-    record = {
-        "ratios": results,
-        "bars": {f"{name}, B={batch}": bar for name, case in CASES.items() for batch, bar in case[3].items()},
-        "commit": commit(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "seconds": round(time.time() - start, 1),
-    }
-    target = Path(__file__).parent / "results" / "prediction.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"\nwritten to {target.relative_to(Path(__file__).parent.parent)} in {record['seconds']} s")
+    all_bars = {f"{name}, B={batch}": bar for name, case in CASES.items() for batch, bar in case[3].items()}
+    record.write("prediction", start, ratios=results, bars=all_bars)
 
 
 if __name__ == "__main__":

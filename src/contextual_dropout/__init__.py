@@ -2,8 +2,8 @@
 
 from contextual_dropout import estimators, metrics, schedules, significance
 from contextual_dropout.checks import SaturationWarning
-from contextual_dropout.conversion.convert import contextualize, conversion, strip
-from contextual_dropout.conversion.parameters import count_parameters, parameter_groups, sites
+from contextual_dropout.conversion.convert import contextualize, conversion, sites, strip
+from contextual_dropout.conversion.parameters import count_parameters, parameter_groups
 from contextual_dropout.conversion.report import ConversionWarning
 from contextual_dropout.modes import sampling
 from contextual_dropout.objective import ELBO, Step

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.conversion.parameters import sites
+from contextual_dropout.conversion.convert import sites
 from contextual_dropout.modes import sampling
 from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout, masked

@@ -13,8 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from contextual_dropout.conversion.convert import RECORD, like, strip
-from contextual_dropout.conversion.parameters import sites
+from contextual_dropout.conversion.convert import RECORD, like, sites, strip
 from contextual_dropout.conversion.placement import PLACEMENTS, RECURRENT, Attention, Between, InPlaceOf
 from contextual_dropout.conversion.report import Change, Conversion
 from contextual_dropout.site import ContextualDropout

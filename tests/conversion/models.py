@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import BertConfig, BertForSequenceClassification, ViTConfig, ViTForImageClassification
 
@@ -17,6 +18,20 @@ def mlp() -> tuple[nn.Module, Inputs]:
         nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 16), nn.SELU(), nn.AlphaDropout(0.1)
     )
     return nn.Sequential(*model, nn.Linear(16, 3)), (torch.randn(5, 6),)
+
+
+def plain_mlp() -> nn.Sequential:
+    first, second = (nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1)), (nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.4))
+    return nn.Sequential(*first, *second, nn.Linear(8, 2))
+
+
+class Functional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop, self.unused = nn.Linear(4, 4), nn.Dropout(0.2), nn.Dropout(0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(self.drop(self.linear(x)), 0.5, self.training)
 
 
 class Residual(nn.Module):

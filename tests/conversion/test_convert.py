@@ -1,24 +1,16 @@
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from tests.conversion.models import build
-
-
-def mlp() -> nn.Sequential:
-    first, second = (nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1)), (nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.4))
-    return nn.Sequential(*first, *second, nn.Linear(8, 2))
-
+from tests.conversion.models import Functional
+from tests.conversion.models import plain_mlp as mlp
 
 # --- selection -------------------------------------------------------------------------------------------------
 
@@ -150,15 +142,6 @@ def test_strip_needs_a_converted_model() -> None:
         cd.conversion(mlp())
 
 
-class Functional(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.drop, self.unused = nn.Linear(4, 4), nn.Dropout(0.2), nn.Dropout(0.3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(self.drop(self.linear(x)), 0.5, self.training)
-
-
 def test_functional_and_unused_dropout_is_named() -> None:
     model = Functional()
     with pytest.warns(cd.ConversionWarning) as record:
@@ -185,40 +168,6 @@ def test_copy_or_in_place() -> None:
     assert cd.contextualize(model) is model
 
 
-# --- probing ---------------------------------------------------------------------------------------------------
-
-
-def test_probe_names_a_site_that_never_ran() -> None:
-    model = Functional()
-    cd.contextualize(model)
-    with pytest.raises(cd.SilentSiteError, match=r"site 'unused' never ran.*example="):
-        cd.probe(model, torch.randn(3, 4))
-
-
-def test_probe_names_a_site_without_spread() -> None:
-    model = cd.contextualize(mlp(), example=torch.randn(1, 4))
-    nn.init.constant_(cd.sites(model)["5"].encoder.expand_bias, 1e6)
-    with pytest.raises(cd.SilentSiteError, match=r"site '5' drew the same mask.*keep probability is 1\.0000"):
-        cd.probe(model, torch.randn(3, 4))
-    silent = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2))
-    nn.init.zeros_(silent[0].weight)
-    nn.init.zeros_(silent[0].bias)
-    with pytest.raises(cd.SilentSiteError, match="its input is zero"):
-        cd.probe(cd.contextualize(silent), torch.randn(3, 4))
-    with pytest.raises(ValueError, match="no contextual dropout site"):
-        cd.probe(mlp(), torch.randn(3, 4))
-
-
-def test_probe_leaves_no_trace() -> None:
-    model, inputs, options = build("residual")
-    cd.contextualize(model, example=inputs, **options).train()
-    before = [b.clone() for b in model.buffers()], [m.training for m in model.modules()], torch.get_rng_state()
-    cd.probe(model, *inputs)
-    assert all(torch.equal(a, b) for a, b in zip(before[0], model.buffers(), strict=True))
-    assert before[1] == [m.training for m in model.modules()]
-    assert torch.equal(before[2], torch.get_rng_state())
-
-
 # --- parameters and files --------------------------------------------------------------------------------------
 
 
@@ -233,26 +182,6 @@ def test_parameter_groups_partition_the_parameters() -> None:
     assert cd.count_parameters(model)["theta"] == sum(p.numel() for p in mlp().parameters())
     with pytest.raises(ValueError, match="example="):
         cd.parameter_groups(cd.contextualize(mlp()))
-
-
-def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "sites.safetensors"
-    converted = cd.contextualize(mlp(), example=torch.randn(1, 4))
-    cd.save_sites(converted, path)
-    assert [file.name for file in tmp_path.iterdir()] == ["sites.safetensors"]
-    with pytest.raises(ValueError, match=r"2: there is no such layer\n  5: there is no such layer"):
-        cd.load_sites(nn.Sequential(nn.Linear(4, 8)), path)
-    other = cd.contextualize(mlp(), after="6", family="gaussian", example=torch.randn(1, 4))
-    with pytest.raises(ValueError, match=r"2: family is gaussian here, bernoulli in the file(.|\n)*6.*not in the file"):
-        cd.load_sites(other, path)
-    (tmp_path / "text").write_text("not safetensors")
-    with pytest.raises(ValueError, match="not a safetensors file"):
-        cd.load_sites(mlp(), tmp_path / "text")
-    save_file({"a": torch.zeros(1)}, tmp_path / "foreign", {"contextual_dropout": json.dumps({"format": "other"})})
-    with pytest.raises(ValueError, match="no contextual dropout sites that this version can read"):
-        cd.load_sites(mlp(), tmp_path / "foreign")
-    with pytest.raises(ValueError, match="no contextual dropout site to save"):
-        cd.save_sites(mlp(), path)
 
 
 # --- training --------------------------------------------------------------------------------------------------
@@ -277,62 +206,6 @@ def test_rates_differ_between_inputs_after_training(family: str) -> None:
         losses.append(step.loss.item())
     assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
     assert cd.probe(model, x[:64]).sites["2"].contextuality > 1e-3
-
-
-# --- what a review found ---------------------------------------------------------------------------------------
-
-
-def test_sites_in_networks_with_the_batch_second_follow_it() -> None:
-    """torch's transformers default to batch_first=False; no example may look at another one."""
-    torch.manual_seed(0)
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2), 1, enable_nested_tensor=False)
-    x = torch.randn(5, 3, 8)
-    cd.contextualize(model.eval(), example=x, temperature=1.0)
-    for site in cd.sites(model).values():
-        nn.init.normal_(site.encoder.expand_weight)
-    other = x.clone()
-    other[:, 1:] += 1
-    with torch.no_grad():
-        torch.testing.assert_close(model(x)[:, 0], model(other)[:, 0])
-        assert not torch.allclose(model(x)[:, 1], model(other)[:, 1])
-    step = cd.ELBO(model.train())(lambda: -model(x).square().sum((0, 2)))
-    assert step.kl.shape == (3,)
-
-
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_after_a_recurrent_layer(kind: type[nn.Module]) -> None:
-    model = nn.Sequential(kind(4, 6))
-    cd.contextualize(model, after=kind, example=torch.randn(5, 3, 4))
-    (site,) = cd.sites(model).values()
-    assert (site.features, site.batch_dim) == (6, 1)
-
-
-def test_queries_without_a_key_do_not_spread() -> None:
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
-    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
-    x = torch.randn(2, 5, 8)
-    padding = torch.tensor([[True, True, False, False, False], [False] * 5])
-    causal = torch.ones(5, 5).triu(1).bool()
-    plain = model(x, mask=causal, src_key_padding_mask=padding).detach()  # with autograd: the fused path has NaN itself
-    with torch.no_grad():
-        converted = cd.contextualize(model)(x, mask=causal, src_key_padding_mask=padding)
-    real = ~padding
-    torch.testing.assert_close(converted[real], plain[real], atol=1e-5, rtol=0)
-
-
-def test_attention_context_ignores_padding() -> None:
-    torch.manual_seed(0)
-    attention = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True).eval()
-    cd.contextualize(attention, replace=lambda name, module: module is attention, temperature=1.0)
-    nn.init.normal_(cd.sites(attention)["contextual_dropout"].encoder.expand_weight)
-    x = torch.randn(1, 4, 8)
-    longer = torch.cat([x, torch.randn(1, 3, 8)], 1)
-    padding = torch.tensor([[False] * 4 + [True] * 3])
-    with torch.no_grad():
-        short, _ = attention(x, x, x)
-        long, _ = attention(longer, longer, longer, key_padding_mask=padding)
-    torch.testing.assert_close(long[:, :4], short)
 
 
 def test_a_container_gets_no_site_behind_it() -> None:
@@ -362,60 +235,6 @@ def test_a_converted_part_is_not_converted_again() -> None:
     cd.contextualize(model)
     with pytest.raises(ValueError, match="converted already"):
         cd.contextualize(model[0], after=nn.Linear)
-
-
-def test_probe_does_not_take_chance_for_silence() -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(cd.ContextualDropout(2, p=0.01))
-    for _ in range(20):
-        cd.probe(model, torch.ones(1, 2), samples=2)
-
-
-@pytest.mark.parametrize("wrong", [nn.Linear(8, 8), nn.Sequential(nn.Linear(2, 2))])
-def test_loading_never_replaces_a_layer_with_weights(wrong: nn.Module, tmp_path: Path) -> None:
-    cd.save_sites(cd.contextualize(mlp(), example=torch.randn(1, 4)), tmp_path / "s")
-    other = mlp()
-    other[2] = wrong
-    with pytest.raises(ValueError, match="2: expected Dropout"):
-        cd.load_sites(other, tmp_path / "s")
-    assert other[2] is wrong
-    assert not cd.sites(other)
-
-
-def test_loading_checks_layers_counts_and_every_option(tmp_path: Path) -> None:
-    three = cd.contextualize(nn.Sequential(nn.LSTM(4, 6, 3, dropout=0.2)))
-    cd.save_sites(three, tmp_path / "lstm")
-    with pytest.raises(ValueError, match="0: 2 sites for 1 places"):
-        cd.load_sites(nn.Sequential(nn.LSTM(4, 6, 2, dropout=0.2)), tmp_path / "lstm")
-    with pytest.raises(ValueError, match=r"0: expected LSTM.*found Linear"):
-        cd.load_sites(nn.Sequential(nn.Linear(4, 6)), tmp_path / "lstm")
-    cd.save_sites(cd.contextualize(mlp(), example=torch.randn(1, 4)), tmp_path / "mlp")
-    other = cd.contextualize(mlp(), p=0.3, temperature=1.0, example=torch.randn(1, 4))
-    with pytest.raises(ValueError, match=r"2: p is 0.3 here, 0.1 in the file\n  2: temperature is 1.0 here, 0.01"):
-        cd.load_sites(other, tmp_path / "mlp")
-
-
-def test_packed_sequences_keep_their_order() -> None:
-    torch.manual_seed(0)
-    model = nn.LSTM(4, 6, 2, dropout=0.3).eval()
-    packed = nn.utils.rnn.pack_sequence([torch.randn(length, 4) for length in (5, 5, 5, 3, 3)])
-    with torch.no_grad():
-        expected = model(packed)[0]
-        converted = cd.contextualize(nn.Sequential(model))[0](packed)[0]
-    torch.testing.assert_close(converted.data, expected.data)
-    assert converted.sorted_indices is None
-
-
-def test_attention_refuses_masks_that_torch_refuses() -> None:
-    attention = nn.Sequential(nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True))
-    layer = cd.contextualize(attention)[0]
-    x = torch.randn(2, 4, 8)
-    with pytest.raises(TypeError, match="attn_mask must be boolean"):
-        layer(x, x, x, attn_mask=torch.ones(4, 4, dtype=torch.uint8))
-    with pytest.raises(ValueError, match=r"key_padding_mask must have the shape \(2, 4\), got \(1, 4\)"):
-        layer(x, x, x, key_padding_mask=torch.zeros(1, 4, dtype=torch.bool))
-    with pytest.raises(ValueError, match="is_causal=True is a hint"):
-        layer(x, x, x, is_causal=True)
 
 
 def test_more_messages() -> None:

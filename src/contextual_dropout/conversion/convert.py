@@ -20,7 +20,7 @@ from contextual_dropout.modes import sampling
 from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout, masked
 
-__all__ = ["contextualize", "conversion", "strip"]
+__all__ = ["contextualize", "conversion", "sites", "strip"]
 
 Model = TypeVar("Model", bound=nn.Module)
 #: The attribute of a converted model that says what was done to it.
@@ -75,7 +75,7 @@ def contextualize(
     for name, module in model.named_modules():
         if RECORD in module.__dict__ or hasattr(module, CHILD) or hasattr(module, "replaced"):
             raise ValueError(
-                f"{name or 'the model'} has been converted already ({len(sites_of(module))} sites): cd.strip(model) "
+                f"{name or 'the model'} has been converted already ({len(sites(module))} sites): cd.strip(model) "
                 "first, or give all selections in one call"
             )
     model = model if inplace else copy.deepcopy(model)
@@ -123,8 +123,14 @@ def conversion(model: nn.Module) -> Conversion:
     return record
 
 
-def sites_of(model: nn.Module) -> dict[str, ContextualDropout]:
-    """The sites of a model by name, in call order where a conversion with an example knows it."""
+def sites(model: nn.Module) -> dict[str, ContextualDropout]:
+    """The model's sites by name, in call order where a conversion with an example knows it.
+
+    Example:
+        >>> import contextual_dropout as cd
+        >>> list(sites(nn.Sequential(nn.Linear(2, 3), cd.ContextualDropout(3))))
+        ['1']
+    """
     found = {name: module for name, module in model.named_modules() if isinstance(module, ContextualDropout)}
     record = model.__dict__.get(RECORD)
     if isinstance(record, Conversion) and set(record.order) == set(found):

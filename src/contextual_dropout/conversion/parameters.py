@@ -7,21 +7,9 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import Parameter, is_lazy
 
-from contextual_dropout.conversion.convert import sites_of
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.conversion.convert import sites
 
-__all__ = ["count_parameters", "parameter_groups", "sites"]
-
-
-def sites(model: nn.Module) -> dict[str, ContextualDropout]:
-    """The model's sites by name, in call order where it is known.
-
-    Example:
-        >>> import contextual_dropout as cd
-        >>> list(sites(nn.Sequential(nn.Linear(2, 3), cd.ContextualDropout(3))))
-        ['1']
-    """
-    return sites_of(model)
+__all__ = ["count_parameters", "parameter_groups"]
 
 
 def parameter_groups(
@@ -73,7 +61,7 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
 
 
 def _split(model: nn.Module) -> dict[str, list[Parameter]]:
-    found = sites_of(model).values()
+    found = sites(model).values()
     phi = {id(parameter): parameter for site in found for parameter in site.encoder.parameters()}
     eta = {id(site.prior_logit): site.prior_logit for site in found}
     if any(is_lazy(parameter) for parameter in phi.values()):

@@ -74,14 +74,11 @@ def make_plan(
                 "the model is itself a dropout layer: put it into an nn.Sequential, where it can be replaced"
             )
         names = (name, *aliases)
-        placement = (
-            After
-            if any(followed(each, module) for each in names)
-            else _replacement(name, module)
-            if any(replaced(each, module) for each in names)
-            else None
-        )
-        if placement is None:
+        if any(followed(each, module) for each in names):
+            placement: Placement = After
+        elif any(replaced(each, module) for each in names):
+            placement = _replacement(name, module)
+        else:
             continue
         rate = p if p is not None else drop_rate(module) if placement is not After else 0.2
         reason = _obstacle(module, placement, rate)
