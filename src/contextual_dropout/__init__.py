@@ -1,6 +1,6 @@
 """Contextual dropout: sample-dependent dropout for any PyTorch network."""
 
-from contextual_dropout import estimators, metrics, schedules, significance
+from contextual_dropout import baselines, estimators, metrics, schedules, significance
 from contextual_dropout.checks import SaturationWarning
 from contextual_dropout.conversion.convert import contextualize, conversion, sites, strip
 from contextual_dropout.conversion.parameters import count_parameters, parameter_groups
@@ -27,6 +27,7 @@ __all__ = [
     "SaturationWarning",
     "SilentSiteError",
     "Step",
+    "baselines",
     "contextualize",
     "conversion",
     "count_parameters",

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 
-__all__ = ["Encoder", "LazyEncoder", "pool"]
+__all__ = ["ENCODERS", "LAZY_ENCODERS", "Encoder", "EncoderKind", "GlobalLogits", "pool"]
 
+EncoderKind = Literal["bottleneck", "global"]
 Initialisation = Literal["he", "zero"]
 
 
@@ -59,6 +60,11 @@ class Encoder(nn.Module):
             with the same logit, and the gradient still reaches the last layer at once).
     """
 
+    reduce_weight: nn.Parameter
+    reduce_bias: nn.Parameter
+    expand_weight: nn.Parameter
+    expand_bias: nn.Parameter
+
     def __init__(
         self,
         features: int,
@@ -72,17 +78,25 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         self.features = features
+        self.context_features = context_features
         self.reduction = reduction
         self.temperature = temperature
         self.initial_logit = initial_logit
         self.negative_slope = negative_slope
         self.initialisation = initialisation
-        width = max(1, context_features // reduction)
-        self.reduce_weight = nn.Parameter(torch.empty(width, context_features))
-        self.reduce_bias = nn.Parameter(torch.empty(width))
-        self.expand_weight = nn.Parameter(torch.empty(features, width))
-        self.expand_bias = nn.Parameter(torch.empty(features))
+        for name, shape in self.shapes().items():
+            setattr(self, name, nn.Parameter(torch.empty(shape)))
         self.reset_parameters()
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The parameters and their shapes."""
+        width = max(1, self.context_features // self.reduction)
+        return {
+            "reduce_weight": (width, self.context_features),
+            "reduce_bias": (width,),
+            "expand_weight": (self.features, width),
+            "expand_bias": (self.features,),
+        }
 
     def reset_parameters(self) -> None:
         """Draw the weights anew and set the biases to the initial logit."""
@@ -106,18 +120,34 @@ class Encoder(nn.Module):
         return any(parameter.requires_grad for parameter in self.parameters())
 
     def extra_repr(self) -> str:
-        width, context_features = self.reduce_weight.shape
-        return f"{context_features} -> {width} -> {self.features}"
+        return f"{self.context_features} -> {len(self.reduce_bias)} -> {self.features}"
 
 
-class LazyEncoder(LazyModuleMixin, Encoder):
-    """An encoder that learns its number of features from the first input, as torch's lazy modules do."""
+class GlobalLogits(Encoder):
+    """No context: logits that are learned for each unit and are the same for every sample.
 
-    cls_to_become = Encoder
+    The last layer's bias of an :class:`Encoder` without its weights, so that both start at the same logit.
+    """
 
-    def __init__(self, *, reduction: int, **options: Any) -> None:
-        super().__init__(1, 1, reduction=reduction, **options)
-        self.features = 0
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"expand_bias": (self.features,)}
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.expand_bias, self.initial_logit / self.temperature)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.temperature * self.expand_bias).expand(len(x), -1)
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, the same for every sample"
+
+
+class _Lazy(LazyModuleMixin, Encoder):
+    """Learns the number of features from the first input, as torch's lazy modules do."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(1, 1, **options)
+        self.features = self.context_features = 0
         for name, parameter in list(self.named_parameters()):
             lazy = UninitializedParameter(device=parameter.device, dtype=parameter.dtype)  # type: ignore[call-arg]
             setattr(self, name, lazy)
@@ -128,20 +158,29 @@ class LazyEncoder(LazyModuleMixin, Encoder):
 
     def initialize_parameters(self, x: Tensor) -> None:
         """Give the parameters their shapes for inputs (B, C)."""
+        self.features = self.context_features = x.shape[-1]
         if not self.has_uninitialized_params():
             return
-        self.features = x.shape[-1]
-        width = max(1, self.features // self.reduction)
-        shapes = {
-            "reduce_weight": (width, self.features),
-            "reduce_bias": (width,),
-            "expand_weight": (self.features, width),
-            "expand_bias": (self.features,),
-        }
         with torch.no_grad():
-            for name, shape in shapes.items():
+            for name, shape in self.shapes().items():
                 getattr(self, name).materialize(shape)
             self.reset_parameters()
 
     def extra_repr(self) -> str:
         return "features inferred at the first call"
+
+
+class LazyEncoder(_Lazy, Encoder):
+    """A lazy :class:`Encoder`."""
+
+    cls_to_become = Encoder
+
+
+class LazyGlobalLogits(_Lazy, GlobalLogits):
+    """Lazy :class:`GlobalLogits`."""
+
+    cls_to_become = GlobalLogits
+
+
+ENCODERS: dict[EncoderKind, type[Encoder]] = {"bottleneck": Encoder, "global": GlobalLogits}
+LAZY_ENCODERS: dict[EncoderKind, type[_Lazy]] = {"bottleneck": LazyEncoder, "global": LazyGlobalLogits}

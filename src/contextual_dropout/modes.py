@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.stochastic import Stochastic
 
 __all__ = ["sampling"]
 
@@ -21,8 +21,8 @@ _DROPOUT = (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)
 def sampling(model: nn.Module) -> Iterator[None]:
     """Inside, sites and ordinary dropout layers sample; everything else (batch normalisation!) is in eval mode.
 
-    Ordinary dropout is that of ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``,
-    ``nn.RNN``. The fused path of ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every
+    Every other :class:`~contextual_dropout.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
+    ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``. The fused path of ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every
     module is as before afterwards, also when an error ends the block.
 
     Example:
@@ -38,21 +38,21 @@ def sampling(model: nn.Module) -> Iterator[None]:
     """
     modules = list(model.modules())
     training = [module.training for module in modules]
-    sites = [module for module in modules if isinstance(module, ContextualDropout)]
-    were_sampling = [site.sampling for site in sites]
+    layers = [module for module in modules if isinstance(module, Stochastic)]
+    were_sampling = [layer.sampling for layer in layers]
     fused = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)
         for module in modules:
             if module.training != isinstance(module, _DROPOUT):  # to set an attribute of a module is slow
                 module.training = not module.training
-        for site in sites:
-            site.sampling = True
+        for layer in layers:
+            layer.sampling = True
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
         for module, mode in zip(modules, training, strict=True):
             if module.training != mode:
                 module.training = mode
-        for site, mode in zip(sites, were_sampling, strict=True):
-            site.sampling = mode
+        for layer, mode in zip(layers, were_sampling, strict=True):
+            layer.sampling = mode

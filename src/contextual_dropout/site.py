@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from contextual_dropout import families
-from contextual_dropout.encoder import Encoder, Initialisation, LazyEncoder, pool
+from contextual_dropout.encoder import ENCODERS, LAZY_ENCODERS, Encoder, EncoderKind, Initialisation, pool
 from contextual_dropout.gate import Gate
+from contextual_dropout.stochastic import Stochastic
 
 __all__ = ["ContextualDropout", "Draw", "LazyContextualDropout", "masked"]
 
@@ -48,7 +49,7 @@ class Draw:
         return self.site.family
 
 
-class ContextualDropout(nn.Module):
+class ContextualDropout(Stochastic):
     """Dropout whose keep probabilities depend on the sample.
 
     ``alpha = h(U)``, ``z ~ q(z | alpha)``, ``x = U * z`` (Section 2 of the paper), with one logit per sample
@@ -65,6 +66,7 @@ class ContextualDropout(nn.Module):
         reduction: gamma, the bottleneck's ratio; the bottleneck has max(1, C // gamma) units.
         temperature: t in sigma_t(alpha) = sigmoid(t * alpha); it scales the encoder's learning rate.
         batch_dim: the axis of the samples.
+        encoder: ``"bottleneck"``, or ``"global"``: logits of their own for each unit, the same for every sample.
         context_features: channels of ``context`` where it differs from ``features``.
         negative_slope: of the encoder's leaky ReLU; 0 is a ReLU.
         initialisation: of the encoder, ``"he"`` or ``"zero"`` (every sample starts at exactly p).
@@ -99,6 +101,7 @@ class ContextualDropout(nn.Module):
         reduction: int = 8,
         temperature: float = 0.01,
         batch_dim: int = 0,
+        encoder: EncoderKind = "bottleneck",
         context_features: int | None = None,
         negative_slope: float = 0.1,
         initialisation: Initialisation = "he",
@@ -116,6 +119,7 @@ class ContextualDropout(nn.Module):
             "reduction": reduction,
             "temperature": temperature,
             "batch_dim": batch_dim,
+            "encoder": encoder,
             "context_features": context_features,
             "negative_slope": negative_slope,
             "initialisation": initialisation,
@@ -127,6 +131,7 @@ class ContextualDropout(nn.Module):
         _check_drop_rate("prior_p", p if prior_p is None else prior_p)
         _check_positive_integer("features", features)
         _check_positive_integer("reduction", reduction)
+        _check_choice("encoder", encoder, tuple(ENCODERS))
         _check_choice("initialisation", initialisation, ("he", "zero"))
         _check_choice("prior", prior, ("learned", "fixed"))
         if not (math.isfinite(temperature) and temperature > 0):
@@ -135,10 +140,10 @@ class ContextualDropout(nn.Module):
         self.family = families.by_name(family)
         self.dim = dim
         self.batch_dim = batch_dim
-        self.sampling = False
         initial_logit = _logit(1 - p)
         self.scale = 1 / self.family.mean(torch.tensor(initial_logit, dtype=torch.float64)).item() if rescale else 1.0
         self.encoder = self._build_encoder(
+            encoder,
             features,
             context_features or features,
             reduction=reduction,
@@ -150,18 +155,13 @@ class ContextualDropout(nn.Module):
         prior_logit = torch.tensor(_logit(1 - (p if prior_p is None else prior_p)))
         self.prior_logit = nn.Parameter(prior_logit, requires_grad=prior == "learned")
 
-    def _build_encoder(self, features: int, context_features: int, **options: Any) -> Encoder:
-        return Encoder(features, context_features, **options)
+    def _build_encoder(self, kind: EncoderKind, features: int, context_features: int, **options: Any) -> Encoder:
+        return ENCODERS[kind](features, context_features, **options)
 
     @property
     def features(self) -> int:
         """C, the number of logits per sample."""
         return self.encoder.features
-
-    @property
-    def stochastic(self) -> bool:
-        """Whether a call samples a mask: in training mode, or inside :func:`contextual_dropout.sampling`."""
-        return self.training or self.sampling
 
     @property
     def prior_keep_probability(self) -> Tensor:
@@ -252,10 +252,8 @@ class ContextualDropout(nn.Module):
         return pool(u, batch_dim, dim, dtype)
 
     def _check_width(self, pooled: Tensor, x: Tensor, is_context: bool) -> None:
-        if isinstance(self.encoder, LazyEncoder):
-            return
-        expected = self.encoder.reduce_weight.shape[1]
-        if pooled.shape[1] != expected:
+        expected = self.encoder.context_features
+        if expected and pooled.shape[1] != expected:  # a lazy encoder expects nothing yet
             name = "context_features" if is_context else "features"
             raise ValueError(
                 f"{self._label()} got {'a context' if is_context else 'an input'} of shape {tuple(x.shape)} with "
@@ -291,8 +289,8 @@ class LazyContextualDropout(ContextualDropout):
         super().__init__(1, p, dim=-1 if dim is None else dim, **options)
         self._dim_is_open = dim is None
 
-    def _build_encoder(self, features: int, context_features: int, **options: Any) -> Encoder:
-        return LazyEncoder(**options)
+    def _build_encoder(self, kind: EncoderKind, features: int, context_features: int, **options: Any) -> Encoder:
+        return LAZY_ENCODERS[kind](**options)
 
     def forward(self, u: Tensor, context: Tensor | None = None) -> Tensor:
         if self._dim_is_open:

@@ -1,0 +1,114 @@
+"""The data sets by name."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+
+from contextual_dropout.data.errors import DataError
+from contextual_dropout.data.fetch import Progress
+from contextual_dropout.data.idx import read_idx
+from contextual_dropout.data.images import LabelledImages
+from contextual_dropout.data.locate import locate
+from contextual_dropout.data.sources import SOURCES, SPLITS
+from contextual_dropout.data.splits import split_validation
+
+__all__ = ["NAMES", "digits", "fashion_mnist", "kmnist", "load", "mnist"]
+
+#: What :func:`load` knows.
+NAMES = (*SOURCES, "digits")
+
+#: Of scikit-learn's 1,797 digits, 450 are the test split; which ones, split_validation tells with this seed.
+DIGITS_TEST, DIGITS_SEED = 450, 0
+
+Directory = str | os.PathLike[str]
+
+
+def load(name: str, split: str, directory: Directory | None = None, progress: Progress | None = None) -> LabelledImages:
+    """A data set by name, from where :mod:`contextual_dropout.data.locate` finds it.
+
+    Args:
+        name: ``"mnist"``, ``"fashion-mnist"``, ``"kmnist"`` or ``"digits"``.
+        split: ``"train"`` or ``"test"``.
+        directory: the only folder to look for the files in; by default the environment variable
+            ``CONTEXTUAL_DROPOUT_DATA``, the cache and the official mirror.
+        progress: is called with (file name, bytes, bytes in all) during a download.
+
+    Returns:
+        The images and their labels.
+
+    Raises:
+        DataError: unknown name or split, files that are nowhere or damaged, or files of another set.
+
+    Example:
+        >>> load("digits", "test").images.shape
+        torch.Size([450, 8, 8])
+    """
+    if name not in NAMES:
+        raise DataError(f"there is no data set {name!r}: expected one of {', '.join(NAMES)}")
+    if name == "digits":
+        return digits(split)
+    paths = locate(name, split, directory, progress)
+    images, labels = (read_idx(path) for path in paths)
+    try:
+        data = LabelledImages(images, _int64(labels), SOURCES[name].classes)
+        _not_another(data, name, split)
+    except DataError as error:
+        raise DataError(f"{paths[0]} and {paths[1].name} do not hold {name}, {split}: {error}") from error
+    return data
+
+
+def mnist(split: str, directory: Directory | None = None) -> LabelledImages:
+    """Handwritten digits (LeCun, Cortes and Burges 1998): 60,000 to train, 10,000 to test, 28 by 28 pixels."""
+    return load("mnist", split, directory)
+
+
+def fashion_mnist(split: str, directory: Directory | None = None) -> LabelledImages:
+    """Articles of clothing (Xiao, Rasul and Vollgraf 2017), in the sizes of MNIST."""
+    return load("fashion-mnist", split, directory)
+
+
+def kmnist(split: str, directory: Directory | None = None) -> LabelledImages:
+    """Cursive Japanese characters (Clanuwat et al. 2018), in the sizes of MNIST; licence CC BY-SA 4.0."""
+    return load("kmnist", split, directory)
+
+
+def digits(split: str) -> LabelledImages:
+    """The 8 by 8 digits that scikit-learn carries: 1,347 to train, 450 to test, stratified (seed 0).
+
+    Their 17 grey levels 0..16 are spread over 0..255.
+
+    Example:
+        >>> len(digits("train")), digits("train").classes[:3]
+        (1347, ('0', '1', '2'))
+    """
+    if split not in SPLITS:
+        raise DataError(f"digits has no split {split!r}: expected one of {', '.join(SPLITS)}")
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise DataError("digits are part of scikit-learn, which is not installed: pip install scikit-learn") from error
+    bunch = load_digits()
+    images = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8)
+    everything = LabelledImages(images, torch.from_numpy(bunch.target).long(), tuple("0123456789"))
+    train, test = split_validation(everything, DIGITS_TEST, DIGITS_SEED)
+    return train if split == "train" else test
+
+
+def _int64(labels: Tensor) -> Tensor:
+    if labels.is_floating_point():
+        raise DataError(f"the labels are of {labels.dtype}: expected an integer type")
+    return labels.long()
+
+
+def _not_another(data: LabelledImages, name: str, split: str) -> None:
+    # The files of all sets have the same names: those of another set must not pass for this one.
+    for other, source in SOURCES.items():
+        for part, sha256 in source.contents.items():
+            if data.sha256 == sha256 and (other, part) != (name, split):
+                raise DataError(
+                    f"they are the {part} split of {other}; put the files of every data set into a sub-folder of its "
+                    f"name, {name}/ for this one"
+                )

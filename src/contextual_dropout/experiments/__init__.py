@@ -1,0 +1,1 @@
+"""Experiments: declarative configurations in, one JSON per run out."""

@@ -1,0 +1,199 @@
+"""What is run: one YAML file per experiment, a base and small differences from it.
+
+.. code-block:: yaml
+
+    base: {epochs: 200, ...}             # fields of RunConfig
+    settings: {noisy: {noise_sd: 1.0}}   # what differs between data settings
+    methods: {mc-bernoulli: {...}}       # what differs between methods
+    presets: {quick: {base: {...}, seeds: {noisy: 2}}}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+__all__ = ["ConfigError", "Experiment", "RunConfig", "experiment_names", "load_experiment"]
+
+_PACKAGED = resources.files("contextual_dropout.experiments") / "configs"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be run, and why."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run, completely: the same values give the same result.
+
+    Attributes:
+        experiment: e.g. "mnist".
+        setting: a data setting of the experiment, e.g. "noisy".
+        method: a row of its tables, e.g. "contextual-bernoulli".
+        seed: of initialisation, data order, noise and masks.
+        data: the data set's name.
+        noise_sd: of the Gaussian noise on the inputs in training, on the 0-1 scale.
+        test_noise_sd: noise levels to test at; "in distribution" is ``noise_sd``.
+        hidden: layers of the MLP.
+        p: drop rate of its dropout layers.
+        conversion: the verb that makes the method of the plain network.
+        options: keywords of the verb.
+        objective: keywords of the objective: ``estimator``, ``kl_weight``, ``warmup_epochs``, ``kl``.
+        optimizer: ``lr``, and where they differ ``phi_lr``, ``eta_lr``, ``weight_decay``.
+        epochs: of training.
+        batch_size: of training.
+        split: "test" trains on the whole training set; "validation" holds ``validation_examples`` of it out.
+        validation_examples: size of the validation split.
+        train_examples: only so many training examples; all without it.
+        test_examples: only so many test examples; all without it.
+        samples: K.
+        noise_draws: over how many draws of the test noise results are averaged.
+        ood: data sets whose images are out of distribution.
+        evaluate_every: epochs between two points of the learning curve.
+    """
+
+    experiment: str
+    setting: str
+    method: str
+    seed: int
+    data: str = "mnist"
+    noise_sd: float = 0.0
+    test_noise_sd: tuple[float, ...] = ()
+    hidden: tuple[int, ...] = (300, 100)
+    p: float = 0.2
+    conversion: str = "none"
+    options: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    epochs: int = 200
+    batch_size: int = 128
+    split: Literal["test", "validation"] = "test"
+    validation_examples: int = 10_000
+    train_examples: int | None = None
+    test_examples: int | None = None
+    samples: int = 20
+    noise_draws: int = 5
+    ood: tuple[str, ...] = ()
+    evaluate_every: int = 10
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunConfig:
+        """From plain values, as JSON and YAML have them."""
+        fields = {each.name: each for each in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - set(fields))
+        missing = sorted(
+            name
+            for name, each in fields.items()
+            if name not in values
+            and each.default is dataclasses.MISSING
+            and each.default_factory is dataclasses.MISSING
+        )
+        if unknown or missing:
+            raise ConfigError(
+                f"a run's configuration has unknown fields {unknown} and lacks {missing}; the fields are "
+                f"{', '.join(fields)}"
+            )
+        tuples = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **tuples})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return values
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that stand for all values."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def name(self) -> str:
+        """experiment/setting/method/seed-n, where its files are."""
+        return f"{self.experiment}/{self.setting}/{self.method}/seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration file: the settings, methods and presets that can be run."""
+
+    name: str
+    base: dict[str, Any]
+    settings: dict[str, dict[str, Any]]
+    methods: dict[str, dict[str, Any]]
+    presets: dict[str, dict[str, Any]]
+
+    def run(self, setting: str, method: str, seed: int, preset: str, **overrides: Any) -> RunConfig:
+        """One run: base, preset, setting, method and ``overrides``, each over what comes before it."""
+        chosen = _choose("preset", preset, self.presets)
+        values = _merged(
+            self.base,
+            chosen.get("base", {}),
+            _choose("setting", setting, self.settings),
+            _choose("method", method, self.methods),
+            overrides,
+        )
+        name = chosen.get("name", self.name)
+        return RunConfig.from_dict({**values, "experiment": name, "setting": setting, "method": method, "seed": seed})
+
+    def runs(self, preset: str) -> Iterator[RunConfig]:
+        """All runs of a preset: setting by setting in its order, seed by seed, all methods."""
+        chosen = _choose("preset", preset, self.presets)
+        for setting, seeds in chosen["seeds"].items():
+            for seed in range(seeds):
+                for method in chosen.get("methods", self.methods):
+                    yield self.run(setting, method, seed, preset)
+
+
+def experiment_names() -> list[str]:
+    """The experiments that come with the package."""
+    return sorted(Path(each.name).stem for each in _PACKAGED.iterdir() if each.name.endswith(".yaml"))
+
+
+def load_experiment(name_or_path: str | Path) -> Experiment:
+    """An experiment of the package by name, or one's own by the path of its YAML file."""
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        source = path.read_text()
+    elif str(name_or_path) in experiment_names():
+        source = (_PACKAGED / f"{name_or_path}.yaml").read_text()
+    else:
+        raise ConfigError(
+            f"no experiment {str(name_or_path)!r}: the package has {', '.join(experiment_names())}; one of your own is "
+            "given as the path of a .yaml file"
+        )
+    try:
+        values = yaml.safe_load(source)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name_or_path} is no valid YAML: {error}") from error
+    parts = ("base", "settings", "methods", "presets")
+    if not isinstance(values, dict) or set(values) != set(parts):
+        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(parts)} and nothing else")
+    for part in parts:
+        if not isinstance(values[part], dict):
+            raise ConfigError(f"{part} of {name_or_path} must be a mapping, got {values[part]!r}")
+    return Experiment(path.stem, **values)
+
+
+def _choose(kind: str, name: str, choices: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if name not in choices:
+        raise ConfigError(f"unknown {kind} {name!r}: expected one of {', '.join(choices)}")
+    return choices[name]
+
+
+def _merged(*parts: dict[str, Any]) -> dict[str, Any]:
+    """Later parts over earlier ones, mapping by mapping."""
+    result: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            old = result.get(key)
+            result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result

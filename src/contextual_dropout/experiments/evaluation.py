@@ -1,0 +1,178 @@
+"""All figures of a trained network, at every noise level and on other data sets."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+from torchmetrics.functional.classification import multiclass_calibration_error
+
+from contextual_dropout.data import DataError, load, noisy_copies
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.examples import Examples
+from contextual_dropout.experiments.seeds import derived_seed
+from contextual_dropout.metrics import (
+    OutOfDistribution,
+    PAvPU,
+    RiskCoverage,
+    double_softmax_log_likelihood,
+    predictive_log_likelihood,
+)
+from contextual_dropout.predict import predict
+from contextual_dropout.prediction import Prediction
+from contextual_dropout.stochastic import Stochastic
+
+__all__ = [
+    "THRESHOLDS",
+    "Predictions",
+    "averaged",
+    "evaluate",
+    "figures",
+    "is_stochastic",
+    "noise_levels",
+    "noise_name",
+]
+
+#: p-value thresholds of PAvPU.
+THRESHOLDS = (0.01, 0.05, 0.1)
+#: Which copies of the noisy test set every run is tested on.
+TEST_NOISE_SEED = 0
+#: Uncertainties of which a prediction has one per example.
+SCORES: dict[str, Callable[[Prediction], Tensor]] = {
+    "p_value": lambda prediction: prediction.p_value,
+    "entropy": lambda prediction: prediction.entropy,
+    "mutual_information": lambda prediction: prediction.mutual_information,
+}
+Predictions = dict[str, list[Prediction]]
+
+
+def is_stochastic(model: nn.Module) -> bool:
+    """Whether passes differ: the model has dropout or other stochastic layers."""
+    return any(
+        isinstance(module, Stochastic) or (isinstance(module, _DropoutNd) and module.p > 0)
+        for module in model.modules()
+    )
+
+
+def noise_name(sd: float) -> str:
+    """How results call a noise level."""
+    return f"noise-{sd:g}"
+
+
+def noise_levels(config: RunConfig) -> list[float]:
+    """Those that a run is tested at: its own first."""
+    return list(dict.fromkeys((config.noise_sd, *config.test_noise_sd)))
+
+
+def evaluate(
+    model: nn.Module, config: RunConfig, examples: Examples, directory: Any = None
+) -> tuple[dict[str, Any], Predictions]:
+    """Predict the test set at every noise level, and other data sets, and take all figures.
+
+    Returns:
+        Plain values for the record of the run, and the predictions by noise level, one for each draw of the noise.
+    """
+    start = time.process_time()
+    predictions: Predictions = {}
+    result: dict[str, Any] = {"test": {}, "ood": {}}
+    for sd in noise_levels(config):
+        results = []
+        predictions[noise_name(sd)] = []
+        for copy in _copies(examples.test_x, sd, config):
+            prediction = _predict(model, copy, config)
+            with torch.no_grad():
+                point = (model.eval()(copy).argmax(1) == examples.test_y).double().mean().item()
+            results.append({"point_accuracy": 100 * point, **figures(prediction, examples.test_y)})
+            predictions[noise_name(sd)].append(prediction)
+        result["test"][noise_name(sd)] = averaged(results)
+    count = sum(len(each) for each in predictions.values()) * len(examples.test_x)
+    result["predict_ms_per_example"] = 1e3 * (time.process_time() - start) / count
+    inside = predictions[noise_name(config.noise_sd)][0]
+    for name in config.ood:
+        outside = _other_data(name, config, directory)
+        result["ood"][name] = None if outside is None else _detection(inside, _predict(model, outside, config))
+    return result, predictions
+
+
+def figures(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
+    """Accuracy and PAvPU in percent, log-likelihoods in nats; what needs several samples is None without them."""
+    correct = prediction.label == labels
+    samples, mean = prediction.samples, prediction.mean
+    one_hot = torch.nn.functional.one_hot(labels, mean.shape[1])
+    values: dict[str, Any] = {
+        "accuracy": 100 * correct.double().mean().item(),
+        "log_likelihood": predictive_log_likelihood(samples, labels).mean().item(),
+        "double_softmax_log_likelihood": double_softmax_log_likelihood(samples, labels).mean().item(),
+        "brier": (mean - one_hot).square().sum(1).mean().item(),
+        "calibration_error": 100 * multiclass_calibration_error(mean, labels, mean.shape[1], n_bins=15).item(),
+        "aurc_entropy": _aurc(prediction.entropy, correct),
+    }
+    several = len(samples) > 1
+    values["aurc_p_value"] = _aurc(prediction.p_value, correct) if several else None
+    values["pavpu"] = {f"{threshold:g}": _pavpu(prediction, correct, threshold) for threshold in THRESHOLDS if several}
+    return values
+
+
+def averaged(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The mean of every figure over draws of the noise, and the standard deviation of the accuracy between them."""
+    mean: dict[str, Any] = _mean_of(results)
+    accuracies = [result["accuracy"] for result in results]
+    mean["accuracy_sd_over_noise"] = statistics.stdev(accuracies) if len(accuracies) > 1 else None
+    return mean
+
+
+def _mean_of(values: list[Any]) -> Any:
+    if isinstance(values[0], dict):
+        return {key: _mean_of([value[key] for value in values]) for key in values[0]}
+    return None if values[0] is None else round(statistics.fmean(values), 6)
+
+
+def _copies(x: Tensor, sd: float, config: RunConfig) -> Iterator[Tensor]:
+    return noisy_copies(x, sd, config.noise_draws if sd > 0 else 1, TEST_NOISE_SEED)
+
+
+def _predict(model: nn.Module, x: Tensor, config: RunConfig) -> Prediction:
+    samples = config.samples if is_stochastic(model) else 1
+    return predict(model, x, samples=samples, seed=derived_seed(config.seed, "prediction"))
+
+
+def _aurc(uncertainty: Tensor, correct: Tensor) -> float:
+    metric = RiskCoverage()
+    metric.update(uncertainty, correct)
+    return metric.compute().item()
+
+
+def _pavpu(prediction: Prediction, correct: Tensor, threshold: float) -> dict[str, float]:
+    metric = PAvPU(threshold)
+    metric.update(prediction.p_value, correct)
+    counts = ("accurate_certain", "accurate_uncertain", "inaccurate_certain", "inaccurate_uncertain")
+    return {"value": 100 * metric.compute().item(), **{name: getattr(metric, name).item() for name in counts}}
+
+
+def _other_data(name: str, config: RunConfig, directory: Any) -> Tensor | None:
+    """The test images of another data set under the run's own noise; None where they cannot be had."""
+    try:
+        x = load(name, "test", directory).inputs()
+    except DataError:
+        return None
+    x = x if config.test_examples is None else x[: config.test_examples]
+    return next(noisy_copies(x, config.noise_sd, 1, TEST_NOISE_SEED))
+
+
+def _detection(inside: Prediction, outside: Prediction) -> dict[str, dict[str, float]]:
+    """AUROC and FPR95 by every score, in percent."""
+    several = len(inside.samples) > 1
+    result = {}
+    for name, score in SCORES.items():
+        if not several and name != "entropy":
+            continue
+        metric = OutOfDistribution()
+        metric.update(score(inside), torch.zeros(len(inside), dtype=torch.bool))
+        metric.update(score(outside), torch.ones(len(outside), dtype=torch.bool))
+        result[name] = {key: 100 * value.item() for key, value in metric.compute().items()}
+    return result

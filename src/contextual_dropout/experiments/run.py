@@ -1,0 +1,109 @@
+"""One run, from its configuration to its record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from contextual_dropout.conversion.convert import sites
+from contextual_dropout.conversion.parameters import count_parameters
+from contextual_dropout.data import noisy_copies
+from contextual_dropout.encoder import GlobalLogits
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.contextuality import contextuality, drop_probabilities
+from contextual_dropout.experiments.evaluation import TEST_NOISE_SEED, Predictions, evaluate, noise_name
+from contextual_dropout.experiments.examples import Examples, load_examples
+from contextual_dropout.experiments.files import locked, replace_file
+from contextual_dropout.experiments.provenance import provenance
+from contextual_dropout.experiments.results import Results
+from contextual_dropout.experiments.seeds import derived_seed
+from contextual_dropout.experiments.training import train
+
+__all__ = ["run"]
+
+
+def run(
+    config: RunConfig,
+    results: Results,
+    *,
+    data_directory: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] = lambda epoch: None,
+) -> dict[str, Any]:
+    """Train and evaluate unless that is done; the record is written and returned.
+
+    Args:
+        config: the run.
+        results: where records, checkpoints, networks and predictions are.
+        data_directory: where the data are, if not in the usual places.
+        progress: is called with the number of epochs done.
+
+    Raises:
+        Busy: another process works on this run.
+    """
+    directory = results.work / config.name
+    with locked(directory / "lock"):
+        done = results.read(config)
+        if done is not None:
+            return done
+        origin = provenance()
+        examples = load_examples(config, data_directory)
+        trained = train(config, examples, directory, progress)
+        evaluation, predictions = evaluate(trained.model, config, examples, data_directory)
+        steps = config.epochs * -(-len(examples.x) // config.batch_size)
+        record = {
+            "config": config.to_dict(),
+            "digest": config.digest,
+            "provenance": origin,
+            "data": {"sha256": examples.sha256, "train": len(examples.x), "test": len(examples.test_x)},
+            "parameters": count_parameters(trained.model),
+            "cost": {
+                "train_cpu_seconds": round(trained.cpu_seconds, 1),
+                "train_wall_seconds": round(trained.wall_seconds, 1),
+                "step_cpu_ms": round(1e3 * trained.cpu_seconds / max(steps, 1), 4),
+                "predict_cpu_ms_per_example": round(evaluation.pop("predict_ms_per_example"), 5),
+            },
+            "history": trained.history,
+            **evaluation,
+            **_of_sites(trained.model, config, examples, predictions),
+        }
+        _save_model(directory / "model.safetensors", trained.model)
+        _save_predictions(directory / "predictions.safetensors", predictions)
+        results.write(config, record)
+        (directory / "checkpoint.pt").unlink(missing_ok=True)
+        return record
+
+
+def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictions: Predictions) -> dict[str, Any]:
+    """What is known of networks with sites only."""
+    found = sites(model)
+    if not found:
+        return {}
+    x = next(noisy_copies(examples.test_x, config.noise_sd, 1, TEST_NOISE_SEED))
+    label = predictions[noise_name(config.noise_sd)][0].label
+    result = {"drop_probabilities": drop_probabilities(model, x, examples.test_y, label)}
+    if not any(isinstance(site.encoder, GlobalLogits) for site in found.values()):
+        seed = derived_seed(config.seed, "prediction")
+        result["contextuality"] = contextuality(model, x, examples.test_y, config.samples, seed)
+    return result
+
+
+def _save_model(path: Path, model: nn.Module) -> None:
+    with replace_file(path) as temporary:
+        save_file({name: value.contiguous() for name, value in model.state_dict().items()}, temporary)
+
+
+def _save_predictions(path: Path, predictions: Predictions) -> None:
+    """Samples in half precision, (K, N, C) for every noise level and draw."""
+    tensors = {
+        f"{name}/{draw}": prediction.samples.to(torch.float16)
+        for name, draws in predictions.items()
+        for draw, prediction in enumerate(draws)
+    }
+    with replace_file(path) as temporary:
+        save_file(tensors, temporary)

@@ -1,0 +1,125 @@
+"""Many runs, side by side in processes, with a view of how far they are."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.files import Busy
+from contextual_dropout.experiments.results import Results
+
+#: A killed worker (out of memory?) ends its pool; runs resume from their checkpoints in a new one, so often.
+MOST_POOLS = 5
+
+__all__ = ["Failure", "Watcher", "sweep"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not end well, and what was said."""
+
+    config: RunConfig
+    message: str
+
+
+class Watcher:
+    """Is told of every change; override what you want to show."""
+
+    def planned(self, todo: list[RunConfig], done: int) -> None:
+        """So many runs are done already; these are to do."""
+
+    def epoch(self, config: RunConfig, epoch: int) -> None:
+        """A run has done so many epochs."""
+
+    def finished(self, config: RunConfig, record: dict[str, Any]) -> None:
+        """A run is done."""
+
+    def failed(self, failure: Failure) -> None:
+        """A run failed; the others go on."""
+
+
+def sweep(
+    configs: Iterable[RunConfig],
+    results: Results,
+    *,
+    processes: int = 1,
+    data_directory: str | os.PathLike[str] | None = None,
+    watcher: Watcher | None = None,
+) -> list[Failure]:
+    """Do all runs that are not done, in their order, ``processes`` at a time with one thread each.
+
+    A run that fails, and one that another sweep is working on, is passed over; the others go on.
+
+    Returns:
+        What failed.
+    """
+    watcher = watcher or Watcher()
+    configs = list(configs)
+    todo = [config for config in configs if results.read(config) is None]
+    watcher.planned(todo, len(configs) - len(todo))
+    failures: list[Failure] = []
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        news = manager.Queue()
+        for _ in range(MOST_POOLS):
+            with suppress(BrokenProcessPool), ProcessPoolExecutor(processes, context, initializer=_one_thread) as pool:
+                running = {pool.submit(_work, config, results, data_directory, news): config for config in todo}
+                _follow(running, todo, news, watcher, failures)
+            if not todo:
+                return failures
+        raise RuntimeError(
+            f"worker processes were killed {MOST_POOLS} times, the last time with {len(todo)} runs to do: is there "
+            "enough memory? Start again with fewer processes; finished epochs are not lost"
+        )
+
+
+def _follow(
+    running: dict[Future[Any], RunConfig], todo: list[RunConfig], news: Any, watcher: Watcher, failures: list[Failure]
+) -> None:
+    """Until all runs have ended: tell the watcher, and take what ended from the list of what is to do."""
+    pending = set(running)
+    while pending:
+        ended, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+        _pass_on(news, watcher.epoch)
+        for future in ended:
+            config = running[future]
+            try:
+                record = future.result()
+            except BrokenProcessPool:
+                raise
+            except Exception as error:
+                message = "".join(traceback.format_exception(error)).strip()
+                failures.append(Failure(config, str(error) if isinstance(error, Busy) else message))
+                watcher.failed(failures[-1])
+            else:
+                watcher.finished(config, record)
+            todo.remove(config)
+
+
+def _pass_on(news: Any, tell: Callable[[RunConfig, int], None]) -> None:
+    with suppress(queue.Empty):
+        while True:
+            tell(*news.get_nowait())
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _work(
+    config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None, news: Any
+) -> dict[str, Any]:
+    from contextual_dropout.experiments.run import run
+
+    return run(config, results, data_directory=data_directory, progress=lambda epoch: news.put((config, epoch)))

@@ -1,0 +1,159 @@
+"""The training loop: an objective, Adam, checkpoints that resume exactly."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from torch import nn
+
+from contextual_dropout.conversion.convert import sites
+from contextual_dropout.data import Batches, noisy_copies
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.examples import Examples
+from contextual_dropout.experiments.files import load_tensors, replace_file
+from contextual_dropout.experiments.methods import build_model, build_objective, build_optimizer
+from contextual_dropout.experiments.seeds import derived_seed
+
+__all__ = ["Trained", "train"]
+
+#: Epochs between two checkpoints.
+CHECKPOINT_EVERY = 5
+#: The draw of the noise on which learning curves are measured.
+CURVE_SEED = 0
+
+
+@dataclass
+class Trained:
+    """A trained network, its learning curve and what it cost."""
+
+    model: nn.Module
+    history: list[dict[str, Any]]
+    cpu_seconds: float
+    wall_seconds: float
+
+
+class Training:
+    """One run, epoch by epoch; :meth:`state` and :meth:`restore` make it resumable."""
+
+    def __init__(self, config: RunConfig, examples: Examples, fabric: Fabric) -> None:
+        self.config, self.examples, self.fabric = config, examples, fabric
+        model = build_model(config, examples.x.shape[1], len(examples.classes))
+        self.model, self.optimizer = fabric.setup(model, build_optimizer(config, model))
+        self.batches = Batches(
+            examples.x.to(fabric.device), examples.y.to(fabric.device), config.batch_size, config.noise_sd
+        )
+        self.objective = build_objective(config, self.model, len(examples.x), len(self.batches))
+        self.epoch = 0
+        self.history: list[dict[str, Any]] = []
+        self.cpu_seconds = self.wall_seconds = 0.0
+
+    def run_epoch(self) -> None:
+        """One pass over the data; randomness comes from the seed and the number of the epoch."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        seed = self.config.seed
+        torch.manual_seed(derived_seed(seed, "masks", self.epoch))
+        generator = torch.Generator(self.fabric.device).manual_seed(derived_seed(seed, "batches", self.epoch))
+        self.model.train()
+        likelihood = torch.zeros((), device=self.fabric.device)
+        divergence = torch.zeros((), device=self.fabric.device)
+        for x, y in self.batches.epoch(generator):
+            step = self.objective(lambda x=x, y=y: -F.cross_entropy(self.model(x), y, reduction="none"))  # type: ignore[misc]
+            self.optimizer.zero_grad()
+            self.fabric.backward(step.loss)
+            self.optimizer.step()
+            likelihood += step.log_likelihood.sum()
+            divergence += step.kl.sum()
+        self.epoch += 1
+        self.cpu_seconds += time.process_time() - cpu
+        self.wall_seconds += time.perf_counter() - wall
+        if self.epoch % self.config.evaluate_every == 0 or self.epoch == self.config.epochs:
+            count = len(self.examples.x)
+            self._note(float(likelihood) / count, float(divergence) / count)
+
+    @torch.no_grad()
+    def _note(self, log_likelihood: float, kl: float) -> None:
+        """A point of the learning curve. Nothing is chosen by it."""
+        x = next(noisy_copies(self.examples.test_x, self.config.noise_sd, 1, CURVE_SEED)).to(self.fabric.device)
+        logits = self.model.eval()(x)
+        accuracy = (logits.argmax(1).cpu() == self.examples.test_y).float().mean().item()
+        priors = [round(site.prior_keep_probability.item(), 5) for site in sites(self.model).values()]
+        self.history.append(
+            {
+                "epoch": self.epoch,
+                "log_likelihood": round(log_likelihood, 5),
+                "kl": round(kl, 4),
+                "point_accuracy": round(100 * accuracy, 3),
+                "prior_keep_probability": priors,
+            }
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All that the rest of the run depends on."""
+        remember = getattr(self.objective, "state_dict", dict)
+        return {
+            "digest": self.config.digest,
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "objective": remember(),
+            "epoch": self.epoch,
+            "history": self.history,
+            "cpu_seconds": self.cpu_seconds,
+            "wall_seconds": self.wall_seconds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if hasattr(self.objective, "load_state_dict"):
+            self.objective.load_state_dict(state["objective"])
+        self.epoch = state["epoch"]
+        self.history = state["history"]
+        self.cpu_seconds, self.wall_seconds = state["cpu_seconds"], state["wall_seconds"]
+
+
+def train(
+    config: RunConfig,
+    examples: Examples,
+    directory: Path,
+    progress: Callable[[int], None] = lambda epoch: None,
+    fabric: Fabric | None = None,
+) -> Trained:
+    """Train, or go on training where the checkpoint in ``directory`` stands.
+
+    Args:
+        config: the run.
+        examples: its data.
+        directory: where the checkpoint is.
+        progress: is called with the number of epochs done.
+        fabric: device, precision and processes; the CPU without it.
+
+    Returns:
+        The network in eval mode.
+    """
+    fabric = fabric or Fabric(accelerator="cpu", devices=1)
+    training = Training(config, examples, fabric)
+    checkpoint = directory / "checkpoint.pt"
+    state = load_tensors(checkpoint) if checkpoint.exists() else None
+    if state is not None and state["digest"] == config.digest:
+        training.restore(state)
+    progress(training.epoch)
+    while training.epoch < config.epochs:
+        training.run_epoch()
+        if training.epoch % CHECKPOINT_EVERY == 0 or training.epoch == config.epochs:
+            _save(fabric, checkpoint, training.state())
+        progress(training.epoch)
+    return Trained(training.model.module.eval(), training.history, training.cpu_seconds, training.wall_seconds)
+
+
+def _save(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
+    with replace_file(path) as temporary:
+        fabric.save(os.fspath(temporary), state)
