@@ -138,7 +138,7 @@ class Experiment:
             self.base,
             chosen.get("base", {}),
             _choose("setting", setting, self.settings),
-            _choose("method", method, self.methods),
+            self._method(method, chosen),
             overrides,
         )
         name = chosen.get("name", self.name)
@@ -151,6 +151,14 @@ class Experiment:
             for seed in range(seeds):
                 for method in chosen.get("methods", self.methods):
                     yield self.run(setting, method, seed, preset)
+
+    def _method(self, name: str, preset: dict[str, Any]) -> dict[str, Any]:
+        """A method, or a candidate of the preset that is ``like`` a method but for a few values."""
+        candidates = preset.get("methods", {})
+        if name not in candidates:
+            return _choose("method", name, self.methods)
+        difference = dict(candidates[name])
+        return _merged(_choose("method", difference.pop("like"), self.methods), difference)
 
 
 def experiment_names() -> list[str]:
