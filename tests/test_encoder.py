@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from contextual_dropout.encoder import Encoder, pool
+from contextual_dropout.encoder import ENCODERS, LAZY_ENCODERS, Encoder, EncoderKind, GlobalLogits, pool
+
+OPTIONS = {"reduction": 2, "temperature": 0.01, "initial_logit": 1.4}
 
 
 def encoder(features: int = 8, context_features: int = 8, **options: object) -> Encoder:
@@ -45,3 +47,85 @@ def test_temperature_scales_the_logits() -> None:
     warm.load_state_dict(cold.state_dict())
     x = torch.randn(5, 8)
     torch.testing.assert_close(warm(x), 10 * cold(x))
+
+
+# --- logits without context ------------------------------------------------------------------------------------
+
+
+def global_logits(features: int = 8, context_features: int = 8, **options: object) -> GlobalLogits:
+    return GlobalLogits(features, context_features, **(OPTIONS | options))  # type: ignore[arg-type]
+
+
+def test_global_logits_begin_where_an_encoder_without_weights_does() -> None:
+    x = torch.randn(5, 8) * 100
+    torch.testing.assert_close(global_logits()(x), encoder(initialisation="zero")(x))
+
+
+def test_global_logits_have_one_parameter_a_unit() -> None:
+    h = global_logits(8, 3)
+    assert {name: tuple(parameter.shape) for name, parameter in h.named_parameters()} == {"expand_bias": (8,)}
+    assert h(torch.randn(5, 3)).shape == (5, 8)
+    assert "the same for every sample" in repr(h)
+
+
+def test_global_logits_are_the_same_for_every_sample_and_differ_by_unit() -> None:
+    h = global_logits(temperature=0.5)
+    with torch.no_grad():
+        h.expand_bias.copy_(torch.arange(8.0))
+    logits = h(torch.randn(5, 8))
+    torch.testing.assert_close(logits, 0.5 * torch.arange(8.0).expand(5, 8))
+    assert h(torch.randn(0, 8)).shape == (0, 8)
+
+
+def test_gradients_of_global_logits_add_up_over_samples() -> None:
+    h, weights = global_logits(temperature=0.5), torch.randn(5, 8)
+    x = torch.randn(5, 8, requires_grad=True)
+    (h(x) * weights).sum().backward()
+    torch.testing.assert_close(h.expand_bias.grad, 0.5 * weights.sum(0))
+    assert x.grad is None
+
+
+# --- every kind ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_reset_gives_the_initial_logit_back(kind: EncoderKind) -> None:
+    h = ENCODERS[kind](8, 8, initialisation="zero", **OPTIONS)  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in h.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    h.reset_parameters()
+    torch.testing.assert_close(h(torch.randn(5, 8)), torch.full((5, 8), 1.4))
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_lazy_encoder_becomes_an_ordinary_one(kind: EncoderKind) -> None:
+    h = LAZY_ENCODERS[kind](**OPTIONS)
+    assert "inferred" in repr(h)
+    assert h.features == h.context_features == 0
+    out = h(torch.randn(5, 12))
+    assert type(h) is ENCODERS[kind]
+    assert h.features == h.context_features == 12
+    assert out.shape == (5, 12)
+    ordinary = ENCODERS[kind](12, 12, **OPTIONS)  # type: ignore[arg-type]
+    assert {name: p.shape for name, p in h.named_parameters()} == {
+        name: p.shape for name, p in ordinary.named_parameters()
+    }
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_lazy_encoder_takes_a_trained_state(kind: EncoderKind) -> None:
+    trained = ENCODERS[kind](12, 12, **OPTIONS)  # type: ignore[arg-type]
+    with torch.no_grad():
+        trained.expand_bias.add_(torch.randn(12))
+    lazy, x = LAZY_ENCODERS[kind](**OPTIONS), torch.randn(5, 12)
+    lazy.load_state_dict(trained.state_dict())
+    assert torch.equal(lazy(x), trained(x))
+    assert lazy.features == lazy.context_features == 12
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_frozen_encoders_say_so(kind: EncoderKind) -> None:
+    h = ENCODERS[kind](8, 8, **OPTIONS)  # type: ignore[arg-type]
+    assert h.trainable
+    assert not h.requires_grad_(False).trainable

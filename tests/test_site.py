@@ -232,6 +232,49 @@ def test_lazy_site_takes_a_trained_state() -> None:
     assert torch.equal(lazy.keep_probability(u), trained.keep_probability(u))
 
 
+# --- rates without context -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("shape", "dim", "batch_dim", "features"), SHAPES)
+def test_global_rates_are_the_same_for_every_sample(
+    shape: tuple[int, ...], dim: int, batch_dim: int, features: int, family: str
+) -> None:
+    layer = site(features, dim=dim, batch_dim=batch_dim, family=family, encoder="global", p=0.3)
+    with torch.no_grad():
+        layer.encoder.expand_bias.add_(torch.randn(features))
+    u = torch.rand(shape) + 0.5
+    keep = layer.keep_probability(u)
+    assert keep.shape == (shape[batch_dim], features)
+    assert torch.equal(keep, layer.encoder.expand_bias.sigmoid().expand_as(keep))  # t = 1
+    assert layer(u).shape == shape
+    assert torch.equal(layer.eval()(u), layer(u))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_global_masks_are_drawn_for_each_sample(family: str) -> None:
+    masks = site(8, encoder="global", p=0.5, family=family)(torch.ones(50, 8))
+    assert len({tuple(row.tolist()) for row in masks.detach()}) > 25
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_lazy_global_site(family: str) -> None:
+    layer = cd.LazyContextualDropout(p=0.3, dim=None, family=family, encoder="global")
+    layer(torch.randn(2, 12, 5, 5))
+    assert type(layer) is cd.ContextualDropout
+    assert (layer.features, layer.dim, layer.config["encoder"]) == (12, 1, "global")
+    again = cd.ContextualDropout(**layer.config)
+    again.load_state_dict(layer.state_dict())
+    u = torch.randn(3, 12, 5, 5)
+    assert torch.equal(again.keep_probability(u), layer.keep_probability(u))
+    torch.testing.assert_close(layer.keep_probability(u), torch.full((3, 12), 0.7))
+
+
+def test_a_global_site_checks_its_input_all_the_same() -> None:
+    with pytest.raises(ValueError, match=r"7 features on axis dim=-1, but was built for features=8"):
+        site(8, encoder="global")(torch.randn(5, 7))
+
+
 # --- bad input -------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +291,7 @@ def test_lazy_site_takes_a_trained_state() -> None:
         ({"temperature": 0.0}, "temperature must be a positive number"),
         ({"initialisation": "xavier"}, "unknown initialisation 'xavier'"),
         ({"prior": "uniform"}, "unknown prior 'uniform'"),
+        ({"encoder": "transformer"}, "unknown encoder 'transformer': expected one of 'bottleneck', 'global'"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:

@@ -22,8 +22,9 @@ def sampling(model: nn.Module) -> Iterator[None]:
     """Inside, sites and ordinary dropout layers sample; everything else (batch normalisation!) is in eval mode.
 
     Every other :class:`~contextual_dropout.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
-    ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``. The fused path of ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every
-    module is as before afterwards, also when an error ends the block.
+    ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``. The fused path of
+    ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every module is as before afterwards,
+    also when an error ends the block.
 
     Example:
         >>> import torch

@@ -19,7 +19,7 @@ from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.fetch import Progress, fetch
 from contextual_dropout.data.sources import SOURCES, File, files
 
-__all__ = ["VARIABLE", "cache_folder", "locate"]
+__all__ = ["VARIABLE", "cache_folder", "find", "locate"]
 
 #: The environment variable that names a folder with the data sets.
 VARIABLE = "CONTEXTUAL_DROPOUT_DATA"
@@ -52,10 +52,10 @@ def locate(
     """
     wanted, looked = files(name, split), []
     for folder in _folders(name, directory):
-        found = [_in(folder, file) for file in wanted]
-        if found[0] and found[1]:
-            return found[0], found[1]
-        looked.append(f"{folder}: {_state(folder, found)}")
+        found = _pair(folder, wanted)
+        if found is not None:
+            return found
+        looked.append(f"{folder}: {_state(folder, wanted)}")
     if directory is not None:
         raise _nowhere(name, split, wanted, looked)
     try:
@@ -63,6 +63,12 @@ def locate(
     except DataError as error:
         raise _nowhere(name, split, wanted, [*looked, str(error)]) from error
     return images, labels
+
+
+def find(name: str, split: str, directory: str | os.PathLike[str] | None = None) -> Path | None:
+    """The folder that :func:`locate` would take the files from, nothing being fetched; None if there is none."""
+    wanted = files(name, split)
+    return next((folder for folder in _folders(name, directory) if _pair(folder, wanted)), None)
 
 
 def cache_folder() -> Path:
@@ -81,15 +87,21 @@ def _folders(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Pa
     yield cache_folder() / name
 
 
+def _pair(folder: Path, wanted: tuple[File, File]) -> tuple[Path, Path] | None:
+    images, labels = (_in(folder, file) for file in wanted)
+    return (images, labels) if images and labels else None
+
+
 def _in(folder: Path, file: File) -> Path | None:
     packed = folder / file.name
     return next((path for path in (packed, packed.with_suffix("")) if path.is_file()), None)
 
 
-def _state(folder: Path, found: list[Path | None]) -> str:
+def _state(folder: Path, wanted: tuple[File, File]) -> str:
     if not folder.is_dir():
         return "no such folder"
-    return f"{', '.join(path.name for path in found if path) or 'none'} of the two files"
+    found = [path.name for path in (_in(folder, file) for file in wanted) if path]
+    return f"{', '.join(found) or 'none'} of the two files"
 
 
 def _nowhere(name: str, split: str, wanted: tuple[File, File], looked: list[str]) -> DataError:

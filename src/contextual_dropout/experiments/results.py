@@ -45,6 +45,10 @@ class Results:
         """Keep a record."""
         write_json(self.path(config), record)
 
+    def write_ensemble(self, config: RunConfig, record: dict[str, Any]) -> None:
+        """Keep the record of the ensembles of this run and its like."""
+        write_json(self.path(config).with_name("ensemble.json"), record)
+
     def all(self, experiment: str) -> Iterator[dict[str, Any]]:
         """Every record of an experiment, by setting, method and seed."""
         for path in sorted((self.records / experiment).glob("*/*/seed-*.json")):

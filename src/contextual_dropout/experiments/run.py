@@ -20,6 +20,7 @@ from contextual_dropout.experiments.contextuality import contextuality, drop_pro
 from contextual_dropout.experiments.evaluation import TEST_NOISE_SEED, Predictions, evaluate, noise_name
 from contextual_dropout.experiments.examples import Examples, load_examples
 from contextual_dropout.experiments.files import locked, replace_file
+from contextual_dropout.experiments.networks import save_network
 from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.seeds import derived_seed
@@ -63,8 +64,8 @@ def run(
             "data": {"sha256": examples.sha256, "train": len(examples.x), "test": len(examples.test_x)},
             "parameters": count_parameters(trained.model),
             "cost": {
-                "train_cpu_seconds": round(trained.cpu_seconds, 1),
-                "train_wall_seconds": round(trained.wall_seconds, 1),
+                "train_cpu_seconds": round(trained.cpu_seconds, 3),
+                "train_wall_seconds": round(trained.wall_seconds, 3),
                 "step_cpu_ms": round(1e3 * trained.cpu_seconds / max(steps, 1), 4),
                 "predict_cpu_ms_per_example": round(evaluation.pop("predict_ms_per_example"), 5),
             },
@@ -72,7 +73,7 @@ def run(
             **evaluation,
             **_of_sites(trained.model, config, examples, predictions),
         }
-        _save_model(directory / "model.safetensors", trained.model)
+        save_network(directory, trained.model, config, examples.x.shape[1], examples.classes)
         _save_predictions(directory / "predictions.safetensors", predictions)
         results.write(config, record)
         (directory / "checkpoint.pt").unlink(missing_ok=True)
@@ -91,11 +92,6 @@ def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictio
         seed = derived_seed(config.seed, "prediction")
         result["contextuality"] = contextuality(model, x, examples.test_y, config.samples, seed)
     return result
-
-
-def _save_model(path: Path, model: nn.Module) -> None:
-    with replace_file(path) as temporary:
-        save_file({name: value.contiguous() for name, value in model.state_dict().items()}, temporary)
 
 
 def _save_predictions(path: Path, predictions: Predictions) -> None:

@@ -1,0 +1,189 @@
+"""Commands: what can be run, run it, look at what came out.
+
+Heavy imports (torch, matplotlib) happen in the commands that need them, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from contextual_dropout.cli.options import DataDirectory, Preset, Processes, Records, Work, parse_assignments
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="contextual-dropout",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="""Sample-dependent dropout: run the paper's experiments and look at the results.
+
+Try `contextual-dropout reproduce mnist --preset quick` (some minutes), then `contextual-dropout table mnist-quick`.
+Runs that are done are not repeated; a command that was interrupted goes on where it stopped.""",
+)
+console = Console()
+
+
+@app.command("list")
+def list_(records: Records = Path("experiments/results")) -> None:
+    """What can be run, and how much of it is done."""
+    from contextual_dropout.experiments.config import experiment_names, load_experiment
+    from contextual_dropout.experiments.results import Results
+
+    results = Results(records, Path())
+    for name in experiment_names():
+        experiment = load_experiment(name)
+        table = Table(title=name, title_justify="left")
+        for column in ("preset", "settings", "methods", "runs", "done"):
+            table.add_column(column)
+        for preset, values in experiment.presets.items():
+            runs = list(experiment.runs(preset))
+            done = sum(results.read(config) is not None for config in runs)
+            settings = ", ".join(f"{setting}: {seeds} seeds" for setting, seeds in values["seeds"].items())
+            methods = len({config.method for config in runs})
+            table.add_row(preset, settings, str(methods), str(len(runs)), str(done))
+        console.print(table)
+        console.print(f"methods: {', '.join(experiment.methods)}\n", highlight=False)
+
+
+@app.command()
+def run(
+    experiment: Annotated[str, typer.Argument(help="Name, or path of a YAML file.")],
+    setting: Annotated[str, typer.Argument(help="For example noisy or original.")],
+    method: Annotated[str, typer.Argument(help="For example contextual-bernoulli.")],
+    seed: Annotated[int, typer.Option(help="Of initialisation, data order, noise and masks.")] = 0,
+    preset: Preset = "paper",
+    override: Annotated[
+        list[str] | None, typer.Option("--set", help="field=value, e.g. epochs=3 or objective.kl_weight=0.01; repeat.")
+    ] = None,
+    records: Records = Path("experiments/results"),
+    work: Work = Path("runs"),
+    data: DataDirectory = None,
+) -> None:
+    """Do one run: train, evaluate, write its record.
+
+    Example: `contextual-dropout run mnist noisy contextual-bernoulli --set epochs=3 --records /tmp/results`
+    """
+    from contextual_dropout.cli.progress import Bars
+    from contextual_dropout.experiments.config import load_experiment
+    from contextual_dropout.experiments.results import Results
+    from contextual_dropout.experiments.sweep import sweep
+
+    config = load_experiment(experiment).run(setting, method, seed, preset, **parse_assignments(override or []))
+    results = Results(records, work)
+    with Bars(console) as bars:
+        failures = sweep([config], results, data_directory=data, watcher=bars)
+    if failures:
+        raise typer.Exit(1)
+    console.print(f"record: {results.path(config)}\nnetwork: {work / config.name}", highlight=False)
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="Name, or path of a YAML file.")],
+    preset: Preset = "quick",
+    processes: Processes = None,
+    records: Records = Path("experiments/results"),
+    work: Work = Path("runs"),
+    page: Annotated[
+        Path | None, typer.Option(help="The page to write; RESULTS.md beside the records without it.")
+    ] = None,
+    data: DataDirectory = None,
+) -> None:
+    """Do all runs of an experiment, then write its tables and figures.
+
+    `quick` shows that everything works; `paper` is the real thing (hours). Interrupt it as you like: the same
+    command goes on, and ends with the same numbers.
+    """
+    from contextual_dropout.cli.progress import Bars
+    from contextual_dropout.experiments.config import load_experiment
+    from contextual_dropout.experiments.ensembles import ensemble_records
+    from contextual_dropout.experiments.results import Results
+    from contextual_dropout.experiments.sweep import sweep
+
+    configs = list(load_experiment(experiment).runs(preset))
+    results = Results(records, work)
+    with Bars(console) as bars:
+        failures = sweep(
+            configs, results, processes=processes or os.cpu_count() or 1, data_directory=data, watcher=bars
+        )
+    ensemble_records(configs, results, data)
+    _write_page(results, configs[0].experiment, page)
+    if failures:
+        console.print(f"[red]{len(failures)} of {len(configs)} runs failed[/red]; the same command tries them again")
+        raise typer.Exit(1)
+
+
+@app.command()
+def table(
+    experiment: Annotated[str, typer.Argument(help="Whose results: mnist, mnist-quick, mnist-validation …")],
+    names: Annotated[list[str] | None, typer.Argument(help="Which tables; all without it.")] = None,
+    records: Records = Path("experiments/results"),
+) -> None:
+    """Print the tables of the paper next to ours, as far as there are results."""
+    from contextual_dropout.report import read_summary, tables, to_rich
+
+    found = tables(read_summary(records, experiment))
+    unknown = sorted(set(names or []) - set(found))
+    if unknown:
+        raise typer.BadParameter(f"no table {', '.join(unknown)}; there are {', '.join(found)}")
+    for name in names or found:
+        console.print(to_rich(found[name]))
+
+
+@app.command()
+def figure(
+    experiment: Annotated[str, typer.Argument(help="Whose results.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for PNG and SVG files.")] = Path("figures"),
+    records: Records = Path("experiments/results"),
+) -> None:
+    """Draw all figures for which there are results."""
+    from contextual_dropout.report import read_summary, save_figures
+
+    for path in save_figures(read_summary(records, experiment), output):
+        console.print(str(path), highlight=False)
+
+
+@app.command()
+def predict(
+    network: Annotated[Path, typer.Argument(help="Folder of a finished run, e.g. runs/mnist/noisy/concrete/seed-0.")],
+    images: Annotated[
+        list[Path] | None, typer.Argument(help="Image files, light on dark; without any, the test set.")
+    ] = None,
+    count: Annotated[int, typer.Option(help="How many test images to show.")] = 10,
+    samples: Annotated[int, typer.Option(help="Sampled masks.")] = 20,
+    noise: Annotated[float | None, typer.Option(help="Noise on test images; as in training without it.")] = None,
+    threshold: Annotated[float, typer.Option(help="Certain: p-value below it.")] = 0.05,
+    data: DataDirectory = None,
+) -> None:
+    """Predict with a trained network: label, confidence, p-value, and whether the top class stands out."""
+    from contextual_dropout.cli.predictions import prediction_table
+
+    console.print(prediction_table(network, images or [], count, samples, noise, threshold, data))
+
+
+@app.command("data")
+def data_(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets to get; without any, list them.")] = None,
+    directory: DataDirectory = None,
+) -> None:
+    """Find the data sets, or fetch them: `contextual-dropout data mnist fashion-mnist kmnist`."""
+    from contextual_dropout.cli.datasets import dataset_table, get_datasets
+
+    if names:
+        get_datasets(names, directory, console)
+    console.print(dataset_table(directory))
+
+
+def _write_page(results: Any, experiment: str, page: Path | None) -> None:
+    from contextual_dropout.report import read_summary, write_page
+
+    path = page or results.records / experiment / "RESULTS.md"
+    write_page(read_summary(results.records, experiment), path)
+    console.print(f"results: {path}", highlight=False)

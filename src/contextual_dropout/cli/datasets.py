@@ -1,0 +1,46 @@
+"""``contextual-dropout data``: where the data sets are."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import DownloadColumn, Progress, TaskID
+from rich.table import Table
+
+from contextual_dropout.data import NAMES, DataError, load
+
+__all__ = ["dataset_table", "get_datasets"]
+
+SPLITS = ("train", "test")
+
+
+def get_datasets(names: list[str], directory: Path | None, console: Console) -> None:
+    """Load every split of the data sets, which fetches what is not there."""
+    with Progress(*Progress.get_default_columns(), DownloadColumn(), console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=done)
+
+        for name, split in itertools.product(names, SPLITS):
+            try:
+                load(name, split, directory, show)
+            except DataError as error:  # noqa: PERF203, the other sets can still be had
+                console.print(f"[red]{name}, {split}:[/red] {error}", highlight=False)
+
+
+def dataset_table(directory: Path | None) -> Table:
+    """What is on this machine, without fetching anything."""
+    from contextual_dropout.data.locate import find
+
+    table = Table(title="data sets on this machine")
+    for column in ("name", *SPLITS):
+        table.add_column(column)
+    for name in NAMES:
+        found = ["with scikit-learn" if name == "digits" else find(name, split, directory) for split in SPLITS]
+        table.add_row(name, *(str(where) if where else "—" for where in found))
+    return table

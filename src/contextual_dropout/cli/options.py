@@ -1,0 +1,40 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+__all__ = ["DataDirectory", "Preset", "Processes", "Records", "Work", "parse_assignments"]
+
+Preset = Annotated[str, typer.Option(help="How much: see `contextual-dropout list`.")]
+Processes = Annotated[int | None, typer.Option(help="Runs side by side, one thread each; all cores without it.", min=1)]
+Records = Annotated[Path, typer.Option(help="Folder of the records, one JSON file per run.")]
+Work = Annotated[Path, typer.Option(help="Folder of checkpoints, networks and predictions.")]
+DataDirectory = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder of the data sets; else CONTEXTUAL_DROPOUT_DATA, the cache, or a download."),
+]
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, Any]:
+    """Nested values from ``field=value`` and ``field.key=value``; values are YAML.
+
+    Example:
+        >>> parse_assignments(["epochs=3", "objective.kl_weight=0.01", "hidden=[20, 10]"])
+        {'epochs': 3, 'objective': {'kl_weight': 0.01}, 'hidden': [20, 10]}
+    """
+    result: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{assignment!r} is no assignment: expected field=value, such as epochs=3")
+        *path, last = name.split(".")
+        place = result
+        for key in path:
+            place = place.setdefault(key, {})
+        place[last] = yaml.safe_load(value)
+    return result

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contextual_dropout.experiments.config import ConfigError, RunConfig, experiment_names, load_experiment
+from contextual_dropout.experiments.methods import CONVERSIONS, build_model, build_objective, build_optimizer
+from tests.experiments.tiny import tiny
+
+OWN = """
+base: {data: digits, epochs: 3, options: {reduction: 4, temperature: 0.1}}
+settings: {noisy: {noise_sd: 0.5}, clean: {noise_sd: 0.0}}
+methods:
+  first: {conversion: contextualize, options: {temperature: 1.0}}
+  second: {conversion: mc_dropout}
+presets:
+  full: {seeds: {noisy: 2, clean: 1}}
+  small:
+    name: own-small
+    base: {epochs: 1}
+    seeds: {noisy: 1}
+    methods: {warm: {like: first, p: 0.4}, second: {like: second}}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.yaml"
+    path.write_text(OWN)
+    return path
+
+
+def test_differences_are_laid_over_the_base_mapping_by_mapping(own: Path) -> None:
+    config = load_experiment(own).run("noisy", "first", 3, "full", p=0.3)
+    assert config.options == {"reduction": 4, "temperature": 1.0}
+    assert (config.epochs, config.noise_sd, config.p, config.name) == (3, 0.5, 0.3, "own/noisy/first/seed-3")
+
+
+def test_a_preset_runs_setting_by_setting_and_seed_by_seed(own: Path) -> None:
+    names = [config.name for config in load_experiment(own).runs("full")]
+    assert names == [
+        "own/noisy/first/seed-0",
+        "own/noisy/second/seed-0",
+        "own/noisy/first/seed-1",
+        "own/noisy/second/seed-1",
+        "own/clean/first/seed-0",
+        "own/clean/second/seed-0",
+    ]
+
+
+def test_a_preset_can_have_candidates_of_its_own(own: Path) -> None:
+    warm, second = load_experiment(own).runs("small")
+    assert (warm.name, warm.p, warm.epochs, warm.options["temperature"]) == ("own-small/noisy/warm/seed-0", 0.4, 1, 1.0)
+    assert second.conversion == "mc_dropout"
+
+
+def test_the_digest_stands_for_all_values_and_survives_json() -> None:
+    config = tiny()
+    assert RunConfig.from_dict(config.to_dict()) == config
+    assert RunConfig.from_dict(config.to_dict()).digest == config.digest
+    others = [tiny(seed=1), tiny(p=0.3), tiny(hidden=(17,)), tiny(objective={"kl_weight": 0.02})]
+    assert len({config.digest, *(other.digest for other in others)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base: [", "is no valid YAML"),
+        ("base: {}", "must have the mappings base, settings, methods, presets"),
+        ("- 1", "must have the mappings"),
+        ("{base: 1, settings: {}, methods: {}, presets: {}}", "base of .* must be a mapping, got 1"),
+    ],
+)
+def test_a_bad_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_experiment(path)
+
+
+def test_unknown_names_list_the_known_ones(own: Path) -> None:
+    experiment = load_experiment(own)
+    with pytest.raises(ConfigError, match="unknown method 'third': expected one of first, second"):
+        experiment.run("noisy", "third", 0, "full")
+    with pytest.raises(ConfigError, match=r"unknown fields \['epoch'\] and lacks \[\]"):
+        experiment.run("noisy", "first", 0, "full", epoch=1)
+    with pytest.raises(ConfigError, match="no experiment 'nowhere': the package has"):
+        load_experiment("nowhere")
+    with pytest.raises(ConfigError, match="unknown conversion 'magic'"):
+        build_model(tiny(conversion="magic"), 64, 10)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_packaged_run_can_be_built(name: str) -> None:
+    experiment = load_experiment(name)
+    for preset in experiment.presets:
+        configs = list(experiment.runs(preset))
+        assert len({config.name for config in configs}) == len(configs) > 0
+        for config in {config.method: config for config in configs}.values():
+            assert config.conversion in CONVERSIONS
+            model = build_model(config, 20, 3)
+            build_objective(config, model, 100, 10)
+            assert sum(len(group["params"]) for group in build_optimizer(config, model).param_groups) == len(
+                list(model.parameters())
+            )

@@ -1,0 +1,173 @@
+"""A run ends with the same numbers however often it was interrupted, and is not done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from contextual_dropout.experiments import training
+from contextual_dropout.experiments.evaluation import evaluate
+from contextual_dropout.experiments.examples import load_examples
+from contextual_dropout.experiments.files import Busy, locked
+from contextual_dropout.experiments.networks import load_network
+from contextual_dropout.experiments.run import run
+from tests.experiments.tiny import comparable, folders, tiny
+
+
+class Interrupted(Exception):
+    pass
+
+
+def stop_at(epoch: int) -> Any:
+    def progress(done: int) -> None:
+        if done == epoch:
+            raise Interrupted
+
+    return progress
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "contextual": {},
+    "gaussian": {"options": {"family": "gaussian", "reduction": 4}},
+    "mc": {"conversion": "mc_dropout", "options": {}, "objective": {}},
+    "bayes": {"conversion": "bayes_by_backprop", "options": {}, "objective": {}},
+    "reinforce": {"objective": {"estimator": "reinforce"}},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interrupted_run_ends_with_the_same_numbers(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_EVERY", 2)
+    config = tiny(method, **METHODS[method])
+    straight = run(config, folders(tmp_path / "straight"))
+    results = folders(tmp_path / "interrupted")
+    for epoch in (3, 5, 6):
+        with pytest.raises(Interrupted):
+            run(config, results, progress=stop_at(epoch))
+        torch.manual_seed(epoch)  # whatever happens in between
+    resumed = run(config, results)
+    assert comparable(resumed) == comparable(straight)
+    assert resumed["cost"]["train_cpu_seconds"] > 0
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    """SIGKILL at some moment of a slow run, twice; the third attempt ends it."""
+    config = tiny(epochs=60)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    script = (
+        "import json, sys; from pathlib import Path; import torch; torch.set_num_threads(1)\n"
+        "from contextual_dropout.experiments.config import RunConfig\n"
+        "from contextual_dropout.experiments.results import Results\n"
+        "from contextual_dropout.experiments.run import run\n"
+        "folder = Path(sys.argv[1]); config = RunConfig.from_dict(json.loads((folder / 'config.json').read_text()))\n"
+        "run(config, Results(folder / 'records', folder / 'work'), progress=lambda epoch: print(epoch, flush=True))\n"
+    )
+    for kill_after in (11, 23):
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) >= kill_after:
+                os.kill(process.pid, signal.SIGKILL)
+                break
+        process.wait()
+        process.stdout.close()
+    started = []
+    record = run(config, folders(tmp_path), progress=started.append)
+    assert started[0] >= 15  # went on from a checkpoint
+    assert comparable(record) == comparable(run(config, folders(tmp_path / "straight")))
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_run_that_is_done_is_not_repeated(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    first = run(tiny(), results)
+    before = results.path(tiny()).stat().st_mtime_ns
+    assert run(tiny(), results, progress=stop_at(0)) == first
+    assert results.path(tiny()).stat().st_mtime_ns == before
+
+
+def test_another_configuration_takes_the_place_of_a_stale_record(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    run(tiny(), results)
+    changed = tiny(p=0.4)
+    assert results.read(changed) is None
+    assert run(changed, results)["config"]["p"] == 0.4
+    assert results.read(tiny()) is None
+
+
+def test_a_stale_checkpoint_is_not_resumed(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    with pytest.raises(Interrupted):
+        run(tiny(), results, progress=stop_at(5))
+    changed = tiny(p=0.4)
+    assert comparable(run(changed, results)) == comparable(run(changed, folders(tmp_path / "straight")))
+
+
+def test_two_processes_do_not_work_on_the_same_run(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    with locked(results.work / tiny().name / "lock"), pytest.raises(Busy, match="another process"):
+        run(tiny(), results)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    with pytest.raises(Interrupted):
+        run(tiny(), results, progress=stop_at(5))
+    checkpoint = results.work / tiny().name / "checkpoint.pt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"checkpoint\.pt cannot be read as a checkpoint .* delete it"):
+        run(tiny(), results)
+
+
+def test_the_record_says_all(tmp_path: Path) -> None:
+    record = run(tiny(test_noise_sd=(0.0,), ood=("digits",)), folders(tmp_path))
+    assert set(record["test"]) == {"noise-0.5", "noise-0"}
+    figures = record["test"]["noise-0.5"]
+    assert 10 < figures["accuracy"] <= 100
+    assert figures["log_likelihood"] < 0
+    assert set(figures["pavpu"]) == {"0.01", "0.05", "0.1"}
+    assert sum(v for k, v in figures["pavpu"]["0.05"].items() if k != "value") == 64
+    assert record["ood"]["digits"]["entropy"]["auroc"] == pytest.approx(50, abs=8)  # the same kind of images
+    assert record["parameters"]["phi"] > 0
+    assert [point["epoch"] for point in record["history"]] == [3, 6, 7]
+    assert record["data"]["train"] == 256
+    assert set(record["contextuality"]["sites"]) == {"0", "3"}
+    assert set(record["drop_probabilities"]["sites"]["0"]) >= {"all", "right", "wrong", "class 3"}
+    assert record["provenance"]["versions"]["torch"] == torch.__version__
+    json.dumps(record, allow_nan=False)
+
+
+def test_validation_does_not_touch_the_test_set(tmp_path: Path) -> None:
+    validation = run(tiny(split="validation", train_examples=None), folders(tmp_path))
+    assert set(validation["data"]["sha256"]) == {"train", "validation"}
+    assert validation["data"]["train"] == 1347 - 1347 // 4
+
+
+def test_the_saved_network_is_the_trained_one(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    record = run(tiny(), results)
+    model, config, classes = load_network(results.work / tiny().name)
+    assert (config, classes) == (tiny(), tuple("0123456789"))
+    again, _ = evaluate(model, config, load_examples(config))
+    assert again["test"] == record["test"]
+
+
+def test_predictions_are_kept(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    run(tiny(), results)
+    kept = results.predictions(tiny().name)
+    assert kept is not None
+    assert {name: tuple(samples.shape) for name, samples in kept.items()} == {
+        "noise-0.5/0": (6, 64, 10),
+        "noise-0.5/1": (6, 64, 10),
+    }
