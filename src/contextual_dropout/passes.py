@@ -4,7 +4,8 @@
 way         what it does                                      when
 =========== ================================================= ==================================================
 batched     ``torch.vmap`` over the samples of a chunk        more than one sample fits into ``rows``
-looped      one sample after another                          otherwise, and where vmap cannot follow the network
+looped      one sample after another                          otherwise, and where vmap cannot follow the network,
+                                                              or torch is one whose vmap we do not know
 plain       whole passes, unwatched                           compiled networks; draws from Python's generator
 =========== ================================================= ==================================================
 
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from contextual_dropout.batching import is_batched
+from contextual_dropout import batching
 from contextual_dropout.prefix import SharedPrefix
 from contextual_dropout.randomness import HostDraws, Reader, rng_reader
 from contextual_dropout.state import BufferState, stateful_buffers
@@ -135,7 +136,7 @@ def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Ten
         return _plain(passes, samples, host, read)
     chunks = math.ceil(samples / _chunk(passes, rows))
     try:
-        if chunks < samples:
+        if chunks < samples and batching.AVAILABLE:
             return _batched(passes, samples, chunks, host, read)
     except _HostDrew:
         return _plain(passes, samples, host, read)
@@ -167,7 +168,7 @@ def _batched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: R
 
     def sample(spread: Tensor) -> Tensor:
         out = run(spread)
-        if not is_batched(out):
+        if not batching.is_batched(out):
             raise RuntimeError("the output is the same for all samples")  # the loop finds out why
         return out
 
