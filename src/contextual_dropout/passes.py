@@ -6,7 +6,8 @@ way         what it does                                      when
 batched     ``torch.vmap`` over the samples of a chunk        more than one sample fits into ``rows``
 looped      one sample after another                          otherwise, and where vmap cannot follow the network,
                                                               or torch is one whose vmap we do not know
-plain       whole passes, unwatched                           compiled networks; draws from Python's generator
+plain       whole passes, unwatched                           compiled networks; draws from Python's or numpy's
+                                                              generator
 =========== ================================================= ==================================================
 
 The first two compute everything before the first random call once: see :mod:`contextual_dropout.prefix`.
@@ -31,7 +32,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from contextual_dropout import batching
 from contextual_dropout.prefix import SharedPrefix
 from contextual_dropout.randomness import HostDraws, Reader, rng_reader
-from contextual_dropout.state import BufferState, stateful_buffers
+from contextual_dropout.state import BufferState, all_buffers
 
 __all__ = ["ROWS", "Passes", "run_passes"]
 
@@ -66,7 +67,7 @@ class Passes:
         self.model = model
         self._given, self._structure = tree_flatten((inputs, keywords))
         self._pick = pick
-        self._buffers = BufferState(stateful_buffers(self.modules))
+        self._buffers = BufferState(all_buffers(self.modules))
         self._take_copies()
 
     def __call__(self) -> Tensor:
@@ -129,7 +130,7 @@ def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Ten
         passes: what to run.
         samples: K.
         rows: how many examples times samples a pass may have; chosen by the device if None.
-        seed: for Python's generator.
+        seed: for Python's and numpy's generators.
     """
     host, read = HostDraws(seed), rng_reader(passes.devices)
     if passes.opaque:
@@ -159,7 +160,7 @@ def _chunk(passes: Passes, rows: int | None) -> int:
 
 
 class _HostDrew(BaseException):
-    """A pass drew from Python's generator; not an Exception, so that no user code swallows it."""
+    """A pass drew from Python's or numpy's generator; not an Exception, so that no user code swallows it."""
 
 
 def _batched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: Reader) -> Tensor:
@@ -195,6 +196,7 @@ def _looped(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tens
 
 def _plain(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tensor:
     before = read()
+    host.begin_anew()
     outs = []
     for _ in range(samples):
         passes.renew()

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
 import torch
+from numpy.random.mtrand import set_bit_generator
 from torch import Tensor
+
+from contextual_dropout.state import NumpyState
 
 __all__ = ["HostDraws", "isolated", "preserved", "rng_reader", "seed_from"]
 
@@ -45,9 +49,7 @@ def rng_reader(devices: Iterable[torch.device]) -> Reader:
 
 @contextmanager
 def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """Puts torch's generators (on the CPU and on ``devices``) and Python's back at the end.
-
-    Not numpy's: to save it takes longer than a small network, and networks have no use for it.
+    """Puts torch's generators (on the CPU and on ``devices``), Python's and numpy's back at the end.
 
     Example:
         >>> before = torch.get_rng_state()
@@ -57,13 +59,14 @@ def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
         True
     """
     accelerators = _accelerators(devices)
-    cpu, python = torch.get_rng_state(), random.getstate()
+    cpu, python, numpy = torch.get_rng_state(), random.getstate(), NumpyState()
     states = [torch.get_device_module(device).get_rng_state(device) for device in accelerators]
     try:
         yield
     finally:
         torch.set_rng_state(cpu)
         random.setstate(python)
+        numpy.restore()
         for device, state in zip(accelerators, states, strict=True):
             torch.get_device_module(device).set_rng_state(state, device)
 
@@ -82,10 +85,10 @@ def isolated(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
 
 
 class HostDraws:
-    """Tells whether a pass drew from Python's global generator, by which some networks skip layers.
+    """Tells whether a pass drew from Python's or numpy's global generator, by which some networks skip layers.
 
     Such a draw is an ordinary number that all samples of a batched pass, and all replays of a prefix, would
-    share. To be used inside of :func:`isolated`: it seeds the generator.
+    share. To be used inside of :func:`isolated`: it seeds Python's generator, and numpy's once that is known to matter.
     """
 
     def __init__(self, seed: int) -> None:
@@ -93,10 +96,19 @@ class HostDraws:
         random.seed(seed)
         self._first = random.random()
         random.seed(seed)
+        self._numpy = NumpyState()
+        if self._numpy.spare:
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Both generators start from the seed, and there were no draws."""
+        random.seed(self._seed)
+        set_bit_generator(np.random.MT19937(self._seed % 2**64))
+        self._numpy = NumpyState()
 
     def happened(self) -> bool:
         """Whether there were any since the beginning."""
-        if random.random() != self._first:
+        if random.random() != self._first or self._numpy.moved():
             return True
         random.seed(self._seed)  # the number that we drew ourselves is to be drawn again
         return False
