@@ -17,7 +17,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from contextual_dropout.conversion.convert import RECORD, conversions, like, sites, strip
-from contextual_dropout.conversion.placement import PLACEMENTS, RECURRENT, Attention, Between, InPlaceOf
+from contextual_dropout.conversion.placement import (
+    PLACEMENTS,
+    RECURRENT,
+    Attention,
+    Between,
+    InPlaceOf,
+    has_state_hooks,
+)
 from contextual_dropout.conversion.report import Change, Conversion
 from contextual_dropout.site import ContextualDropout
 
@@ -187,6 +194,8 @@ def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: di
         return [f"{layer}: there is no such layer"]
     module, configs = modules[layer], [saved[name] for name in wanted_sites]
     wanted = f"{layer}: expected {change.module}, found {type(module).__name__}"
+    if change.kind == InPlaceOf.kind and has_state_hooks(module):
+        return [f"{layer}: it has hooks on its state dict, which a site in its place would not run"]
     if change.kind == InPlaceOf.kind:
         return [wanted] if next(module.parameters(), None) is not None else []
     if change.kind == Attention.kind and type(module) is not nn.MultiheadAttention:
