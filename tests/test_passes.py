@@ -24,7 +24,7 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ways: list[str] = []
-        for name in ("_batched", "_looped", "_plain"):
+        for name in ("_folded", "_batched", "_looped", "_plain"):
             monkeypatch.setattr(passes_module, name, self._wrap(name, getattr(passes_module, name)))
 
     def _wrap(self, name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -48,22 +48,37 @@ def test_every_way_has_the_distribution_of_a_loop_by_hand(name: str, family: str
     x, _ = batch(3)
     torch.manual_seed(0)
     expected = by_hand(model, x, samples=1000)
-    for rows in (1, 60, 3000):  # looped; 50 batched chunks of 20; one
+    for rows in (1, 60, 3000):  # one by one; 50 chunks of 20; all at once
         samples = cd.predict(model, x, samples=1000, seed=rows, rows=rows).samples
         torch.testing.assert_close(samples.sum(-1), torch.ones(1000, 3, dtype=torch.float64))
         assert_same_distribution(samples, expected)
+    if name == "mlp":  # a chain of known layers
+        assert spy.ways == ["_folded"] * 3
+        return
     assert spy.ways[0] == "_looped"
     # vmap follows neither an in-place change of a tensor of the prefix nor control flow on values
     loops = name in ("inplace", "attention", "remembering")
     assert spy.ways[1:] == ["_looped" if loops else "_batched"] * 2
 
 
+class Unknown(nn.Module):
+    """A network of which nothing is known."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("wrap", [nn.Sequential, Unknown])
 @pytest.mark.parametrize("rows", [1, 12, 1000])
 @pytest.mark.parametrize("family", ["bernoulli", "gaussian", "dropout"])
-def test_samples_and_rows_are_independent(family: str, rows: int) -> None:
+def test_samples_and_rows_are_independent(family: str, rows: int, wrap: Callable[[nn.Module], nn.Module]) -> None:
     """All K samples differ, and so do the rows of one batch, although the inputs are equal."""
     layer = nn.Dropout(0.5) if family == "dropout" else cd.ContextualDropout(40, 0.5, family=family)  # type: ignore[arg-type]
-    model = nn.Sequential(nn.Linear(5, 40), layer, nn.Linear(40, 3))
+    model = wrap(nn.Sequential(nn.Linear(5, 40), layer, nn.Linear(40, 3)))
     samples = cd.predict(model, torch.ones(4, 5), samples=12, rows=rows).samples.flatten(0, 1)
     distances = torch.cdist(samples, samples) + torch.eye(len(samples))
     assert (distances > 0).all()
@@ -110,12 +125,13 @@ def layers_with_dropout() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
     }
 
 
+@pytest.mark.parametrize("wrap", [nn.Sequential, Unknown])
 @pytest.mark.parametrize("rows", [1, 1000])
 @pytest.mark.parametrize("name", layers_with_dropout())
-def test_ordinary_dropout_is_sampled_too(name: str, rows: int) -> None:
+def test_ordinary_dropout_is_sampled_too(name: str, rows: int, wrap: Callable[[nn.Module], nn.Module]) -> None:
     torch.manual_seed(0)
-    model, shape = layers_with_dropout()[name]
-    model.eval()
+    network, shape = layers_with_dropout()[name]
+    model = wrap(network).eval()
     x = torch.randn(3, *shape)
     samples = cd.predict(model, x, samples=600, rows=rows, seed=1).samples.double()
     assert (samples.std(0) > 0).all()
