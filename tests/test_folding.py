@@ -67,12 +67,13 @@ ROWS: dict[type[nn.Module], list[tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("examples", [1, 2])
 @pytest.mark.parametrize(("kind", "shape"), [(kind, shape) for kind, shapes in ROWS.items() for shape in shapes])
-def test_dropout_has_a_mask_for_each_row(kind: type[nn.Module], shape: tuple[int, ...]) -> None:
+def test_dropout_has_a_mask_for_each_row(kind: type[nn.Module], shape: tuple[int, ...], examples: int) -> None:
     """Also where torch takes an input for one without a batch axis."""
     torch.manual_seed(0)
     model = nn.Sequential(kind(0.5), nn.Flatten(), nn.Linear(torch.Size(shape).numel(), 2)).eval()
-    x = torch.randn(2, *shape)
+    x = torch.randn(examples, *shape)
     samples = cd.predict(model, x, samples=800, rows=10**6, seed=0).samples
     assert_same_distribution(samples.double(), by_hand(model, x, samples=800).double())
 
