@@ -41,8 +41,8 @@ from contextual_dropout.state import BufferState, all_buffers
 __all__ = ["ROWS", "Passes", "run_passes"]
 
 #: Examples times samples in one pass. On a CPU (measured with K = 20, one thread) 64 to 256 rows are best for small
-#: convolutional networks and perceptrons alike, and batching fewer than eight samples is not worth its overhead where
-#: convolutions dominate: so up to 16 examples are batched, larger batches looped.
+#: convolutional networks and perceptrons alike. To fold even two samples pays; to batch fewer than eight is not worth
+#: vmap's overhead where convolutions dominate: so up to 16 examples are batched, larger batches looped.
 ROWS = 128
 FEWEST_SAMPLES = 8
 ACCELERATOR_ROWS = 4096
@@ -142,12 +142,13 @@ def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Ten
         rows: how many examples times samples a pass may have; chosen by the device if None.
         seed: for Python's and numpy's generators.
     """
-    chunks = math.ceil(samples / _chunk(passes, rows))
     try:
         if not passes.opaque and (chain := folded(passes.model, passes.only_input)) is not None:
+            chunks = math.ceil(samples / _chunk(passes, rows, fewest=1))
             return _folded(passes, chain, _sizes(samples, chunks), seed)
     except Exception:
         passes.renew()  # not a chain for these inputs
+    chunks = math.ceil(samples / _chunk(passes, rows, FEWEST_SAMPLES))
     with HostDraws(seed) as host:
         return _watched(passes, samples, chunks, host, rng_reader(passes.devices))
 
@@ -169,14 +170,14 @@ def _watched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: R
         return _plain(passes, samples, host, read)
 
 
-def _chunk(passes: Passes, rows: int | None) -> int:
-    """How many samples to compute at a time."""
+def _chunk(passes: Passes, rows: int | None, fewest: int) -> int:
+    """How many samples to compute at a time: one, or ``fewest`` and more."""
     batch = max(1, passes.batch)
     if rows is not None:
         return max(1, rows // batch)
     if passes.devices[0].type != "cpu":
         return max(1, ACCELERATOR_ROWS // batch)
-    return ROWS // batch if ROWS // batch >= FEWEST_SAMPLES else 1
+    return ROWS // batch if ROWS // batch >= fewest else 1
 
 
 class _HostDrew(BaseException):
