@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +15,7 @@ from contextual_dropout.site import Draw
 from contextual_dropout.tape import Recording, Watch
 from contextual_dropout.trial import sample
 from tests.networks import NETWORKS, batch, build, log_likelihood, site
+from tests.predictions import numpy_state
 
 
 def record(model: nn.Module, closure: object, replayable: bool = True) -> tuple[Recording, Tensor]:
@@ -259,7 +262,8 @@ def test_code_that_torch_functions_do_not_show_is_not_replayed() -> None:
     torch.testing.assert_close(repeated, value.detach())
 
 
-def test_layers_skipped_by_pythons_random_are_skipped_again() -> None:
+@pytest.mark.parametrize("draw", [random.random, np.random.random_sample])
+def test_layers_skipped_by_other_generators_are_skipped_again(draw: Callable[[], float]) -> None:
     class Skipping(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -268,17 +272,17 @@ def test_layers_skipped_by_pythons_random_are_skipped_again() -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             for layer in self.layers:
-                x = torch.tanh(layer(x)) if random.random() < 0.5 else x
+                x = torch.tanh(layer(x)) if draw() < 0.5 else x
             return self.site(x)
 
     model = Skipping().double()
     x = torch.randn(3, 4, dtype=torch.float64)
     for replayable in (True, False):
         recording, value = record(model, lambda: model(x).sum(-1), replayable=replayable)
-        state = random.getstate()
+        state = random.getstate(), numpy_state()
         repeated, _ = again(recording, lambda: model(x).sum(-1), 0, recording.draws[0].mask)
         torch.testing.assert_close(repeated, value.detach())
-        assert random.getstate() == state
+        assert (random.getstate(), numpy_state()) == state
 
 
 def test_a_closure_with_a_generator_of_its_own_is_refused() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 import contextual_dropout as cd
 from tests.conversion.models import plain_mlp as mlp
@@ -56,3 +58,117 @@ def test_loading_checks_layers_counts_and_every_option(tmp_path: Path) -> None:
     other = cd.contextualize(mlp(), p=0.3, temperature=1.0, example=torch.randn(1, 4))
     with pytest.raises(ValueError, match=r"2: p is 0.3 here, 0.1 in the file\n  2: temperature is 1.0 here, 0.01"):
         cd.load_sites(other, tmp_path / "mlp")
+
+
+class Parent(nn.Module):
+    """A part that is converted, one that is not, and a second name for something in the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        backbone = nn.Sequential(plain_linear := nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3)), mlp())
+        self.shared, self.backbone, self.dropout = plain_linear, backbone, nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.backbone(x))  # type: ignore[no-any-return]
+
+
+def randomised(model: nn.Module) -> nn.Module:
+    for site in cd.sites(model).values():
+        for parameter in site.parameters():
+            nn.init.normal_(parameter)
+    return model.eval()
+
+
+def assert_same_sites(a: nn.Module, b: nn.Module) -> None:
+    """The same sites with the same values."""
+    one, two = ({name: site.state_dict() for name, site in cd.sites(model).items()} for model in (a, b))
+    torch.testing.assert_close(one, two)
+
+
+def test_a_model_of_which_only_parts_were_converted(tmp_path: Path) -> None:
+    parent = Parent()
+    cd.contextualize(parent.backbone, example=torch.randn(1, 4))
+    randomised(parent)
+    cd.save_sites(parent, tmp_path / "sites")
+    fresh = Parent()
+    fresh.load_state_dict({key: value for key, value in parent.state_dict().items() if key in fresh.state_dict()})
+    rebuilt = cd.load_sites(fresh, tmp_path / "sites").eval()
+    assert_same_sites(rebuilt, parent)
+    x = torch.randn(3, 4)
+    assert torch.equal(rebuilt(x), parent(x))
+    assert cd.conversion(rebuilt.backbone).changes == cd.conversion(parent.backbone).changes  # type: ignore[arg-type]
+    filled = Parent()
+    cd.contextualize(filled.backbone, example=torch.randn(1, 4))
+    assert_same_sites(cd.load_sites(filled, tmp_path / "sites"), parent)
+    assert not cd.sites(cd.strip(rebuilt))
+    with pytest.raises(ValueError, match=r"backbone\.0\.1: there is no such layer\n  backbone\.1\.2"):
+        cd.load_sites(mlp(), tmp_path / "sites")
+
+
+def test_two_parts_that_were_converted_one_by_one(tmp_path: Path) -> None:
+    pair = nn.ModuleDict({"a": mlp(), "b": mlp(), "c": mlp()})
+    cd.contextualize(pair["a"], example=torch.randn(1, 4))
+    cd.contextualize(pair["c"], family="gaussian", example=torch.randn(1, 4))
+    cd.save_sites(randomised(pair), tmp_path / "sites")
+    rebuilt = cd.load_sites(nn.ModuleDict({"a": mlp(), "b": mlp(), "c": mlp()}), tmp_path / "sites")
+    assert_same_sites(rebuilt, pair)
+    assert list(cd.sites(rebuilt)) == ["a.2", "a.5", "c.2", "c.5"]
+
+
+class Wrapper(nn.Module):
+    """Like those of libraries for distributed training, and like a network that somebody wrote."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x)  # type: ignore[no-any-return]
+
+
+def averaged(model: nn.Module) -> nn.Module:
+    return torch.optim.swa_utils.AveragedModel(model)
+
+
+def compiled(model: nn.Module) -> nn.Module:
+    return torch.compile(model, backend="eager")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, Wrapper, averaged, compiled])
+def test_wrappers_leave_no_trace_in_the_file(wrap: Callable[[nn.Module], nn.Module], tmp_path: Path) -> None:
+    plain = randomised(cd.contextualize(mlp(), example=torch.randn(1, 4)))
+    cd.save_sites(wrap(Wrapper(plain)), tmp_path / "wrapped")
+    cd.save_sites(plain, tmp_path / "plain")
+    for file in ("wrapped", "plain"):
+        assert_same_sites(cd.load_sites(mlp(), tmp_path / file), plain)
+        base = mlp()
+        wrapped = wrap(base)
+        inner = wrapped.module if wrap is averaged else base  # a copy
+        assert cd.load_sites(wrapped, tmp_path / file) is wrapped
+        assert_same_sites(inner, plain)  # type: ignore[arg-type]
+        converted = cd.contextualize(mlp(), example=torch.randn(1, 4))
+        cd.load_sites(wrap(converted), tmp_path / file)
+        assert wrap is averaged or cd.sites(converted)["2"].prior_logit == cd.sites(plain)["2"].prior_logit
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, Wrapper])
+def test_a_wrapper_that_was_itself_converted(wrap: Callable[[nn.Module], nn.Module], tmp_path: Path) -> None:
+    outer = randomised(cd.contextualize(wrap(mlp()), example=torch.randn(1, 4)))
+    cd.save_sites(outer, tmp_path / "sites")
+    assert_same_sites(cd.load_sites(wrap(mlp()), tmp_path / "sites"), outer)
+    with pytest.raises(ValueError, match=r"module\.2: there is no such layer"):
+        cd.load_sites(mlp(), tmp_path / "sites")
+
+
+def test_distributed_training_is_told_of_all_sites(tmp_path: Path) -> None:
+    cd.save_sites(cd.contextualize(mlp(), example=torch.randn(1, 4)), tmp_path / "sites")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        with pytest.raises(ValueError, match="load them before wrapping"):
+            cd.load_sites(DistributedDataParallel(mlp()), tmp_path / "sites")
+        wrapped = DistributedDataParallel(cd.load_sites(mlp(), tmp_path / "sites"))
+        cd.save_sites(wrapped, tmp_path / "again")
+        cd.load_sites(wrapped, tmp_path / "again")
+    finally:
+        torch.distributed.destroy_process_group()
+    assert_same_sites(cd.load_sites(mlp(), tmp_path / "again"), cd.load_sites(mlp(), tmp_path / "sites"))

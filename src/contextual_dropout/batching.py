@@ -2,18 +2,25 @@
 
 To vmap a site is some twenty operations, each with a batching rule (or without: then vmap loops). But a site treats
 its examples independently anyway, so that the k samples of B examples are k B examples. This is the only place
-that reaches below vmap's surface.
+that reaches below vmap's surface, by names that torch does not promise: where one is gone, :data:`AVAILABLE` is False
+and samples are not batched.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
-from torch._C._functorch import _add_batch_dim, get_unwrapped, is_batchedtensor, maybe_get_bdim, maybe_get_level
-from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
 from contextual_dropout.site import ContextualDropout
 
-__all__ = ["as_rows", "is_batched", "masked_rows"]
+try:
+    from torch._C._functorch import _add_batch_dim, get_unwrapped, is_batchedtensor, maybe_get_bdim, maybe_get_level
+    from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
+except ImportError:
+    AVAILABLE = False
+else:
+    AVAILABLE = True
+
+__all__ = ["AVAILABLE", "as_rows", "is_batched", "masked_rows"]
 
 
 def is_batched(tensor: Tensor) -> bool:

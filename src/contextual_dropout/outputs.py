@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["Output", "picker"]
+__all__ = ["Output", "find_logits", "picker"]
 
 #: A key or an index into what the model returns, or a function of it; None finds the logits by itself.
 Output = Hashable | Callable[[Any], Tensor] | None
@@ -28,13 +28,14 @@ def picker(output: Output) -> Callable[[Any], Tensor]:
         (tensor([0., 0.]), tensor([1., 1.]), tensor([2., 2.]))
     """
     if output is None:
-        return _find
+        return find_logits
     if callable(output):
         return lambda returned: _checked(output(returned), returned, "the function given as output returned")
     return lambda returned: _checked(_entry(returned, output), returned, f"output={output!r} picks")
 
 
-def _find(returned: Any) -> Tensor:
+def find_logits(returned: Any) -> Tensor:
+    """What :func:`picker` finds by itself; a tensor is its own logits."""
     if isinstance(returned, Tensor):
         return returned
     if isinstance(returned, Mapping):

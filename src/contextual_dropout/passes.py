@@ -3,12 +3,16 @@
 =========== ================================================= ==================================================
 way         what it does                                      when
 =========== ================================================= ==================================================
-batched     ``torch.vmap`` over the samples of a chunk        more than one sample fits into ``rows``
-looped      one sample after another                          otherwise, and where vmap cannot follow the network
-plain       whole passes, unwatched                           compiled networks; draws from Python's generator
+folded      k samples of B examples as k B examples           chains of layers that are known to treat each row
+                                                              by itself: :mod:`contextual_dropout.folding`
+batched     ``torch.vmap`` over the samples of a chunk        otherwise, if several samples fit into ``rows``
+looped      one sample after another                          otherwise, and where vmap cannot follow the network,
+                                                              or torch is one whose vmap we do not know
+plain       whole passes, unwatched                           compiled networks; draws from Python's or numpy's
+                                                              generator
 =========== ================================================= ==================================================
 
-The first two compute everything before the first random call once: see :mod:`contextual_dropout.prefix`.
+All but the last compute everything before the first random call once: see :mod:`contextual_dropout.prefix`.
 
 ``rows`` is the number of examples times samples that one pass computes. Many small passes waste time in calling
 torch, large ones fall out of the processor's cache: see :data:`ROWS`.
@@ -27,16 +31,18 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from contextual_dropout.batching import is_batched
+from contextual_dropout import batching
+from contextual_dropout.folding import Folded, folded
+from contextual_dropout.outputs import find_logits
 from contextual_dropout.prefix import SharedPrefix
 from contextual_dropout.randomness import HostDraws, Reader, rng_reader
-from contextual_dropout.state import BufferState, stateful_buffers
+from contextual_dropout.state import BufferState, all_buffers
 
 __all__ = ["ROWS", "Passes", "run_passes"]
 
 #: Examples times samples in one pass. On a CPU (measured with K = 20, one thread) 64 to 256 rows are best for small
-#: convolutional networks and perceptrons alike, and batching fewer than eight samples is not worth its overhead where
-#: convolutions dominate: so up to 16 examples are batched, larger batches looped.
+#: convolutional networks and perceptrons alike. To fold even two samples pays; to batch fewer than eight is not worth
+#: vmap's overhead where convolutions dominate: so up to 16 examples are batched, larger batches looped.
 ROWS = 128
 FEWEST_SAMPLES = 8
 ACCELERATOR_ROWS = 4096
@@ -63,14 +69,20 @@ class Passes:
         pick: Callable[[Any], Tensor],
     ) -> None:
         self.model = model
+        self.pick = pick
         self._given, self._structure = tree_flatten((inputs, keywords))
-        self._pick = pick
-        self._buffers = BufferState(stateful_buffers(self.modules))
+        self._one_leaf = not keywords and len(inputs) == 1 and len(self._given) == 1 and self._given[0] is inputs[0]
+        self._buffers = BufferState(all_buffers(self.modules))
         self._take_copies()
 
     def __call__(self) -> Tensor:
         inputs, keywords = tree_unflatten(self._copies, self._structure)
-        return self._pick(self.model(*inputs, **keywords))
+        return self.pick(self.model(*inputs, **keywords))
+
+    @property
+    def only_input(self) -> Any:
+        """What the model is given, if it is one positional argument without structure; else None."""
+        return self._copies[0] if self._one_leaf else None
 
     def tensors(self) -> list[Tensor]:
         """The tensors that the model is given: copies of the caller's."""
@@ -122,20 +134,31 @@ class Passes:
 def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:
     """The outputs of ``samples`` passes, (K, B, ...); a single one, (1, B, ...), where nothing is random.
 
-    To be called with all generators isolated (:func:`contextual_dropout.randomness.isolated`).
+    To be called with torch's generators isolated (:func:`contextual_dropout.randomness.isolated`).
 
     Args:
         passes: what to run.
         samples: K.
         rows: how many examples times samples a pass may have; chosen by the device if None.
-        seed: for Python's generator.
+        seed: for Python's and numpy's generators.
     """
-    host, read = HostDraws(seed), rng_reader(passes.devices)
+    try:
+        if not passes.opaque and (chain := folded(passes.model, passes.only_input)) is not None:
+            chunks = math.ceil(samples / _chunk(passes, rows, fewest=1))
+            return _folded(passes, chain, _sizes(samples, chunks), seed)
+    except Exception:
+        passes.renew()  # not a chain for these inputs
+    chunks = math.ceil(samples / _chunk(passes, rows, FEWEST_SAMPLES))
+    with HostDraws(seed) as host:
+        return _watched(passes, samples, chunks, host, rng_reader(passes.devices))
+
+
+def _watched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: Reader) -> Tensor:
+    """Passes of a network that may do anything."""
     if passes.opaque:
         return _plain(passes, samples, host, read)
-    chunks = math.ceil(samples / _chunk(passes, rows))
     try:
-        if chunks < samples:
+        if chunks < samples and batching.AVAILABLE:
             return _batched(passes, samples, chunks, host, read)
     except _HostDrew:
         return _plain(passes, samples, host, read)
@@ -147,18 +170,32 @@ def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Ten
         return _plain(passes, samples, host, read)
 
 
-def _chunk(passes: Passes, rows: int | None) -> int:
-    """How many samples to compute at a time."""
+def _chunk(passes: Passes, rows: int | None, fewest: int) -> int:
+    """How many samples to compute at a time: one, or ``fewest`` and more."""
     batch = max(1, passes.batch)
     if rows is not None:
         return max(1, rows // batch)
     if passes.devices[0].type != "cpu":
         return max(1, ACCELERATOR_ROWS // batch)
-    return ROWS // batch if ROWS // batch >= FEWEST_SAMPLES else 1
+    return ROWS // batch if ROWS // batch >= fewest else 1
 
 
 class _HostDrew(BaseException):
-    """A pass drew from Python's generator; not an Exception, so that no user code swallows it."""
+    """A pass drew from Python's or numpy's generator; not an Exception, so that no user code swallows it."""
+
+
+def _folded(passes: Passes, chain: Folded, sizes: list[int], seed: int) -> Tensor:
+    outs = [chain.run(size) for size in (sizes if chain.random else [1])]
+    if passes.pick is find_logits:
+        return outs[0] if len(outs) == 1 else torch.cat(outs)
+    with HostDraws(seed) as host:  # the caller's own function may do anything
+        host.begin_anew()
+        return torch.stack([passes.pick(sample) for out in outs for sample in out])
+
+
+def _sizes(samples: int, chunks: int) -> list[int]:
+    """How many samples each chunk has."""
+    return [samples // chunks + (index < samples % chunks) for index in range(chunks)]
 
 
 def _batched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: Reader) -> Tensor:
@@ -167,15 +204,14 @@ def _batched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: R
 
     def sample(spread: Tensor) -> Tensor:
         out = run(spread)
-        if not is_batched(out):
+        if not batching.is_batched(out):
             raise RuntimeError("the output is the same for all samples")  # the loop finds out why
         return out
 
-    sizes = [samples // chunks + (index < samples % chunks) for index in range(chunks)]
     outs = []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-        for size in sizes:
+        for size in _sizes(samples, chunks):
             outs.append(torch.vmap(sample, randomness="different")(torch.zeros(size)))
             if len(outs) == 1 and host.happened():
                 raise _HostDrew
@@ -194,6 +230,7 @@ def _looped(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tens
 
 def _plain(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tensor:
     before = read()
+    host.begin_anew()
     outs = []
     for _ in range(samples):
         passes.renew()

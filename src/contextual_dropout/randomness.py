@@ -7,9 +7,14 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.random.mtrand import set_bit_generator
 from torch import Tensor
+
+from contextual_dropout.state import NumpyState
 
 __all__ = ["HostDraws", "isolated", "preserved", "rng_reader", "seed_from"]
 
@@ -45,9 +50,7 @@ def rng_reader(devices: Iterable[torch.device]) -> Reader:
 
 @contextmanager
 def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """Puts torch's generators (on the CPU and on ``devices``) and Python's back at the end.
-
-    Not numpy's: to save it takes longer than a small network, and networks have no use for it.
+    """Puts torch's generators (on the CPU and on ``devices``), Python's and numpy's back at the end.
 
     Example:
         >>> before = torch.get_rng_state()
@@ -56,23 +59,15 @@ def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
         >>> torch.equal(before, torch.get_rng_state())
         True
     """
-    accelerators = _accelerators(devices)
-    cpu, python = torch.get_rng_state(), random.getstate()
-    states = [torch.get_device_module(device).get_rng_state(device) for device in accelerators]
-    try:
+    with _torch_preserved(devices), _host_preserved():
         yield
-    finally:
-        torch.set_rng_state(cpu)
-        random.setstate(python)
-        for device, state in zip(accelerators, states, strict=True):
-            torch.get_device_module(device).set_rng_state(state, device)
 
 
 @contextmanager
 def isolated(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
-    """Inside, all these generators start from ``seed``; afterwards they are as before."""
+    """Inside, torch's generators start from ``seed``; afterwards they are as before."""
     devices = _accelerators(devices)
-    with preserved(devices):
+    with _torch_preserved(devices):
         # Not torch.manual_seed: it would seed every accelerator of the machine, and we restore only our own.
         torch.default_generator.manual_seed(seed)
         for device in devices:
@@ -81,22 +76,63 @@ def isolated(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _torch_preserved(devices: Iterable[torch.device]) -> Iterator[None]:
+    accelerators = _accelerators(devices)
+    cpu = torch.get_rng_state()
+    states = [torch.get_device_module(device).get_rng_state(device) for device in accelerators]
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        for device, state in zip(accelerators, states, strict=True):
+            torch.get_device_module(device).set_rng_state(state, device)
+
+
+@contextmanager
+def _host_preserved() -> Iterator[None]:
+    python, numpy = random.getstate(), NumpyState()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        numpy.restore()
+
+
 class HostDraws:
-    """Tells whether a pass drew from Python's global generator, by which some networks skip layers.
+    """Tells whether a pass drew from Python's or numpy's global generator, by which some networks skip layers.
 
     Such a draw is an ordinary number that all samples of a batched pass, and all replays of a prefix, would
-    share. To be used inside of :func:`isolated`: it seeds the generator.
+    share. A context, after which both generators are as before: inside, Python's starts from ``seed``, and numpy's once
+    that is known to matter.
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        random.seed(seed)
+        self._outside = _host_preserved()
+
+    def __enter__(self) -> HostDraws:
+        self._outside.__enter__()
+        random.seed(self._seed)
         self._first = random.random()
-        random.seed(seed)
+        random.seed(self._seed)
+        self._numpy = NumpyState()
+        if self._numpy.spare:
+            self.begin_anew()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._outside.__exit__(*error)
+
+    def begin_anew(self) -> None:
+        """Both generators start from the seed, and there were no draws."""
+        random.seed(self._seed)
+        set_bit_generator(np.random.MT19937(self._seed % 2**64))
+        self._numpy = NumpyState()
 
     def happened(self) -> bool:
         """Whether there were any since the beginning."""
-        if random.random() != self._first:
+        if random.random() != self._first or self._numpy.moved():
             return True
         random.seed(self._seed)  # the number that we drew ourselves is to be drawn again
         return False

@@ -236,7 +236,7 @@ def rerun(
 
     def attempt(kind: type[Rerun]) -> tuple[Tensor, list[Draw]]:
         run = kind(recording, fork, mask, sampler, noise)
-        recording.before.restore_generator()
+        recording.before.restore_generators()
         try:
             with torch.no_grad(), run:
                 return closure(), run.draws

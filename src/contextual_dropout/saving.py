@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,24 +13,37 @@ from typing import Any
 import safetensors
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from contextual_dropout.conversion.convert import RECORD, like, sites, strip
-from contextual_dropout.conversion.placement import PLACEMENTS, RECURRENT, Attention, Between, InPlaceOf
+from contextual_dropout.conversion.convert import RECORD, conversions, like, sites, strip
+from contextual_dropout.conversion.placement import (
+    PLACEMENTS,
+    RECURRENT,
+    Attention,
+    Between,
+    InPlaceOf,
+    has_state_hooks,
+)
 from contextual_dropout.conversion.report import Change, Conversion
 from contextual_dropout.site import ContextualDropout
 
 __all__ = ["load_sites", "save_sites"]
 
 FORMAT = "contextual-dropout sites 1"
+#: What wrappers (``DataParallel``, ``DistributedDataParallel``, ``AveragedModel``, ``torch.compile``) call the network.
+_WRAPPED = ("module", "_orig_mod")
 
 
 def save_sites(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write phi and eta, and how the sites sit in the model, to a safetensors file.
 
-    The file is complete or not there: it is written under another name and then renamed.
+    The whole of the model or only parts of it may have been converted. A wrapper around it (``DataParallel``, for
+    instance) leaves no trace in the file. The file is complete or not there: it is written under another name and then
+    renamed.
     """
-    found = sites(model)
+    model = _unwrapped(model)
+    found = _named_sites(model)
     if not found:
         raise ValueError("the model has no contextual dropout site to save")
     if any(is_lazy(parameter) for site in found.values() for parameter in site.parameters()):
@@ -36,11 +51,12 @@ def save_sites(model: nn.Module, path: str | os.PathLike[str]) -> None:
     tensors = {
         f"{name}.{key}": value.contiguous() for name, site in found.items() for key, value in site.state_dict().items()
     }
-    record = model.__dict__.get(RECORD)
     description = {
         "format": FORMAT,
         "sites": {name: site.config for name, site in found.items()},
-        "changes": [asdict(change) for change in record.changes] if isinstance(record, Conversion) else [],
+        "changes": [
+            asdict(change) | {"part": part} for part, record in conversions(model).items() for change in record.changes
+        ],
     }
     target = Path(path)
     partial = target.with_name(target.name + ".partial")
@@ -52,7 +68,7 @@ def load_sites(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     """Give a model the sites of a file: rebuilt on a plain base model, or filled in where it has them already.
 
     Args:
-        model: of the same architecture as the saved one, with or without its sites.
+        model: of the same architecture as the saved one, with or without its sites; wrapped or not.
         path: what :func:`save_sites` wrote.
 
     Returns:
@@ -62,24 +78,67 @@ def load_sites(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
         ValueError: the file is not one of ours, or does not fit the model; the layers are named, and the model is as
             before.
     """
-    saved, changes, tensors = _read(path)
+    saved, parts, tensors = _read(path)
     rebuilt = not sites(model)
+    base = _base_for(model, parts) if rebuilt else _unwrapped(model)
     if rebuilt:
-        _rebuild(model, saved, changes, path)
+        if any(isinstance(module, DistributedDataParallel) for module in model.modules()):
+            raise ValueError(
+                "DistributedDataParallel would not synchronise sites that are added now: load them before wrapping"
+            )
+        _rebuild(base, saved, parts, path)
     try:
-        found = sites(model)
+        found = _named_sites(base)
         _compare(found, saved, tensors, path)
         for name, site in found.items():
             site.load_state_dict({key: tensors[f"{name}.{key}"] for key in site.state_dict()})
     except BaseException:
         if rebuilt:
-            strip(model)
+            strip(base)
         raise
     return model
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, dict[str, Any]], list[Change], dict[str, Tensor]]:
-    """Configurations by site, changes and tensors of a file."""
+def _levels(model: nn.Module) -> Iterator[nn.Module]:
+    """The model, what it wraps if it is a wrapper, and so on."""
+    yield model
+    children = dict(model.named_children())
+    if len(children) == 1 and (name := next(iter(children))) in _WRAPPED:
+        yield from _levels(children[name])
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """What was converted itself, or the network inside of all wrappers."""
+    levels = list(_levels(model))
+    return next((level for level in levels if RECORD in vars(level)), levels[-1])
+
+
+def _base_for(model: nn.Module, parts: dict[str, list[Change]]) -> nn.Module:
+    """The plain model that a file fits by its names: the one that was given, or what it wraps."""
+    layers = {_join(part, change.name) for part, changes in parts.items() for change in changes}
+    levels = list(_levels(model))
+    return next((level for level in levels if layers <= dict(level.named_modules()).keys()), levels[-1])
+
+
+def _named_sites(model: nn.Module) -> dict[str, ContextualDropout]:
+    """All sites; those of converted parts under the names that follow from the conversions' records."""
+    recorded = {
+        _join(part, name): model.get_submodule(_join(part, name))
+        for part, record in conversions(model).items()
+        for change in record.changes
+        for name in change.sites
+    }
+    known = {id(site) for site in recorded.values()}
+    placed = {name: site for name, site in sites(model).items() if id(site) not in known}
+    return {name: site for name, site in (recorded | placed).items() if isinstance(site, ContextualDropout)}
+
+
+def _join(part: str, name: str) -> str:
+    return f"{part}.{name}" if part and name else part or name
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, dict[str, Any]], dict[str, list[Change]], dict[str, Tensor]]:
+    """Configurations by site, changes by converted part, and tensors of a file."""
     try:
         with safetensors.safe_open(path, "pt") as file:
             description = json.loads((file.metadata() or {}).get("contextual_dropout", "{}"))
@@ -89,45 +148,54 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, dict[str, Any]], list
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ValueError(f"{path} holds no contextual dropout sites that this version can read (expected {FORMAT!r})")
     try:
-        changes = [
-            Change(entry["name"], entry["kind"], entry["module"], tuple(entry["sites"]), tuple(entry["aliases"]))
-            for entry in description["changes"]
-        ]
+        parts: dict[str, list[Change]] = defaultdict(list)
+        for entry in description["changes"]:
+            names = tuple(entry["sites"]), tuple(entry["aliases"])
+            parts[entry.get("part", "")].append(Change(entry["name"], entry["kind"], entry["module"], *names))
         saved = {str(name): dict(config) for name, config in description["sites"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} describes its sites in a way that cannot be understood: {error!r}") from error
-    return saved, changes, tensors
+    return saved, parts, tensors
 
 
 def _rebuild(
-    model: nn.Module, saved: dict[str, dict[str, Any]], changes: list[Change], path: str | os.PathLike[str]
+    model: nn.Module,
+    saved: dict[str, dict[str, Any]],
+    parts: dict[str, list[Change]],
+    path: str | os.PathLike[str],
 ) -> None:
     """Put sites where the file says, with the options that it says, if the layers there are the right ones."""
-    if not changes:
+    if not parts:
         raise ValueError(
             f"{path} is of a model that was not converted by cd.contextualize: build this one's sites first"
         )
     modules = dict(model.named_modules(remove_duplicate=False))
-    problems = [problem for change in changes for problem in _misfits(change, modules, saved)]
+    pairs = [(part, change) for part, changes in parts.items() for change in changes]
+    problems = [problem for part, change in pairs for problem in _misfits(part, change, modules, saved)]
     if problems:
         raise ValueError("\n  ".join([f"the sites of {path} do not fit this model:", *problems]))
-    for change in changes:
-        built = [ContextualDropout(**saved[name]) for name in change.sites]
-        site = like(nn.ModuleList(built) if change.kind == Between.kind else built[0], model)
-        PLACEMENTS[change.kind].attach(model, change.name, site)
-        for alias in change.aliases:
-            model.set_submodule(alias, model.get_submodule(change.name))
-    setattr(model, RECORD, Conversion(changes))
+    for part, changes in parts.items():
+        converted = modules[part]
+        for change in changes:
+            built = [ContextualDropout(**saved[_join(part, name)]) for name in change.sites]
+            site = like(nn.ModuleList(built) if change.kind == Between.kind else built[0], converted)
+            PLACEMENTS[change.kind].attach(converted, change.name, site)
+            for alias in change.aliases:
+                converted.set_submodule(alias, converted.get_submodule(change.name))
+        setattr(converted, RECORD, Conversion(changes))
 
 
-def _misfits(change: Change, modules: dict[str, nn.Module], saved: dict[str, dict[str, Any]]) -> list[str]:
+def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: dict[str, dict[str, Any]]) -> list[str]:
     """What speaks against putting sites at the layer of a change."""
-    if change.kind not in PLACEMENTS or any(name not in saved for name in change.sites) or not change.sites:
-        return [f"{change.name}: the file does not say what is to be put there"]
-    if change.name not in modules or any(modules.get(alias) is not modules[change.name] for alias in change.aliases):
-        return [f"{change.name}: there is no such layer"]
-    module, configs = modules[change.name], [saved[name] for name in change.sites]
-    wanted = f"{change.name}: expected {change.module}, found {type(module).__name__}"
+    layer, wanted_sites = _join(part, change.name), [_join(part, name) for name in change.sites]
+    if change.kind not in PLACEMENTS or any(name not in saved for name in wanted_sites) or not wanted_sites:
+        return [f"{layer}: the file does not say what is to be put there"]
+    if layer not in modules or any(modules.get(_join(part, alias)) is not modules[layer] for alias in change.aliases):
+        return [f"{layer}: there is no such layer"]
+    module, configs = modules[layer], [saved[name] for name in wanted_sites]
+    wanted = f"{layer}: expected {change.module}, found {type(module).__name__}"
+    if change.kind == InPlaceOf.kind and has_state_hooks(module):
+        return [f"{layer}: it has hooks on its state dict, which a site in its place would not run"]
     if change.kind == InPlaceOf.kind:
         return [wanted] if next(module.parameters(), None) is not None else []
     if change.kind == Attention.kind and type(module) is not nn.MultiheadAttention:
@@ -137,10 +205,10 @@ def _misfits(change: Change, modules: dict[str, nn.Module], saved: dict[str, dic
     places = PLACEMENTS[change.kind].build(module, {}).modules()
     features = [place.features for place in places if isinstance(place, ContextualDropout)]
     if len(features) != len(configs):
-        return [f"{change.name}: {len(configs)} sites for {len(features)} places"]
+        return [f"{layer}: {len(configs)} sites for {len(features)} places"]
     pairs = [(here, config.get("features")) for here, config in zip(features, configs, strict=True)]
     wrong = [(here, there) for here, there in pairs if here not in (0, there)]  # 0: known only at the first input
-    return [f"{change.name}: {here} features here, {there} in the file" for here, there in wrong]
+    return [f"{layer}: {here} features here, {there} in the file" for here, there in wrong]
 
 
 def _compare(

@@ -20,7 +20,7 @@ from contextual_dropout.modes import sampling
 from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout, masked
 
-__all__ = ["contextualize", "conversion", "sites", "strip"]
+__all__ = ["contextualize", "conversion", "conversions", "sites", "strip"]
 
 Model = TypeVar("Model", bound=nn.Module)
 #: The attribute of a converted model that says what was done to it.
@@ -105,11 +105,13 @@ def strip(model: Model) -> Model:
           (1): Dropout(p=0.1, inplace=False)
         )
     """
-    converted = [module for module in model.modules() if RECORD in module.__dict__]
-    if not converted:
+    records = conversions(model)
+    if not records:
         raise ValueError("the model was not converted by cd.contextualize: there is nothing to strip")
-    for module in converted:
-        for change in reversed(module.__dict__.pop(RECORD).changes):
+    for part, record in records.items():
+        module = model.get_submodule(part)
+        delattr(module, RECORD)
+        for change in reversed(record.changes):
             _undo(module, change)
         restore_fused_paths(module)
     return model
@@ -121,6 +123,11 @@ def conversion(model: nn.Module) -> Conversion:
     if not isinstance(record, Conversion):
         raise ValueError("the model was not converted by cd.contextualize")
     return record
+
+
+def conversions(model: nn.Module) -> dict[str, Conversion]:
+    """The records of all converted parts of a model by their names; "" is the model itself."""
+    return {name: vars(module)[RECORD] for name, module in model.named_modules() if RECORD in vars(module)}
 
 
 def sites(model: nn.Module) -> dict[str, ContextualDropout]:

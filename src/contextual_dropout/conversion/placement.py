@@ -21,6 +21,7 @@ __all__ = [
     "InPlaceOf",
     "Placement",
     "ancestors_of",
+    "has_state_hooks",
     "restore_fused_paths",
 ]
 
@@ -44,6 +45,23 @@ CONVOLUTIONS = {
     **dict.fromkeys((nn.Conv2d, nn.ConvTranspose2d), -3),
     **dict.fromkeys((nn.Conv3d, nn.ConvTranspose3d), -4),
 }
+#: What a module keeps for the hooks on its calls, and on its state dict.
+CALL_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_is_full_backward_hook",
+)
+STATE_HOOKS = (
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
 
 
 class Placement(Protocol):
@@ -72,7 +90,10 @@ def _site(features: int | None, options: dict[str, Any], **fixed: Any) -> Contex
 
 
 class InPlaceOf:
-    """In the place of a dropout layer (or any layer without parameters), whose features the first input tells."""
+    """In the place of a dropout layer (or any layer without parameters), whose features the first input tells.
+
+    The two share the hooks on their calls: what the user registers or removes, before or later, holds for both.
+    """
 
     kind = "in place of"
 
@@ -85,6 +106,7 @@ class InPlaceOf:
         original = model.get_submodule(name)
         site.train(original.training)
         site.replaced = [original]  # type: ignore[assignment]  # in a list, so that it is no submodule
+        _share_hooks(original, site)
         model.set_submodule(name, site)
         _block_fused_paths(model, name, site)
 
@@ -92,6 +114,8 @@ class InPlaceOf:
     def detach(model: nn.Module, name: str) -> None:
         site = model.get_submodule(name)
         original: nn.Module = site.replaced[0]  # type: ignore[assignment, index]
+        _remove_hook(site, _keep_out_of_fused_path)
+        _share_hooks(site, original)
         model.set_submodule(name, original.train(site.training))
 
 
@@ -181,6 +205,15 @@ PLACEMENTS = {placement.kind: placement for placement in _ALL}
 def ancestors_of(model: nn.Module, name: str) -> list[nn.Module]:
     """The modules that contain the one called ``name``, outermost first."""
     return [model.get_submodule(".".join(name.split(".")[:depth])) for depth in range(name.count(".") + 1)]
+
+
+def has_state_hooks(module: nn.Module) -> bool:
+    """Whether hooks on its state dict, which a site has no use for, would be lost with the module."""
+    return any(vars(module).get(name) for name in STATE_HOOKS)
+
+
+def _share_hooks(giver: nn.Module, taker: nn.Module) -> None:
+    vars(taker).update({name: vars(giver)[name] for name in CALL_HOOKS if name in vars(giver)})
 
 
 def _mask_output(module: nn.Module, inputs: Any, output: Any) -> Any:

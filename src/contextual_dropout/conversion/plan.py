@@ -17,6 +17,7 @@ from contextual_dropout.conversion.placement import (
     InPlaceOf,
     Placement,
     ancestors_of,
+    has_state_hooks,
 )
 from contextual_dropout.conversion.selection import Predicate, Selector, matcher
 
@@ -140,6 +141,8 @@ def _obstacle(module: nn.Module, placement: Placement, rate: float) -> str | Non
         return "a single recurrent layer has no dropout inside; use after= to mask its outputs"
     if placement is InPlaceOf and isinstance(module, _DropoutNd) and not type(module).__module__.startswith("torch."):
         return f"{type(module).__name__} is a class of its own and may do more than dropout"
+    if placement is InPlaceOf and has_state_hooks(module):
+        return "it has hooks on its state dict, which a site in its place would not run: remove them to convert it"
     if placement is After and isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
         return "a container runs what it contains; choose its last layer instead"
     if not 0 < rate < 1:
