@@ -2,6 +2,7 @@
 
 from contextual_dropout import baselines, estimators, metrics, schedules, significance
 from contextual_dropout.checks import SaturationWarning
+from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import contextualize, conversion, sites, strip
 from contextual_dropout.conversion.parameters import count_parameters, parameter_groups
 from contextual_dropout.conversion.report import ConversionWarning
@@ -32,6 +33,8 @@ __all__ = [
     "conversion",
     "count_parameters",
     "estimators",
+    "freeze_context",
+    "keep_probabilities",
     "load_sites",
     "metrics",
     "parameter_groups",

@@ -22,7 +22,7 @@ from contextual_dropout.baselines.concrete_dropout import concrete_dropout
 from contextual_dropout.baselines.contextual_gating import contextual_gating, gated_dropout
 from contextual_dropout.baselines.deep_ensemble import DeepEnsemble, deep_ensemble
 from contextual_dropout.baselines.gaussian_dropout import gaussian_dropout
-from contextual_dropout.baselines.learnable_dropout import freeze_context, learnable_dropout
+from contextual_dropout.baselines.learnable_dropout import learnable_dropout
 from contextual_dropout.baselines.mc_dropout import mc_dropout
 from contextual_dropout.baselines.penalised import PenalisedLikelihood, Penalty
 
@@ -34,7 +34,6 @@ __all__ = [
     "concrete_dropout",
     "contextual_gating",
     "deep_ensemble",
-    "freeze_context",
     "gated_dropout",
     "gaussian_dropout",
     "learnable_dropout",

@@ -6,39 +6,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.baselines import freeze_context
+from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import sites
-from contextual_dropout.modes import sampling
 from contextual_dropout.predict import predict
 from contextual_dropout.randomness import isolated
-from contextual_dropout.site import ContextualDropout, masked
 
-__all__ = ["contextuality", "drop_probabilities", "keep_probabilities"]
+__all__ = ["contextuality", "drop_probabilities"]
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
-class _Keep(TorchFunctionMode):
-    """Notes the keep probabilities of every site, (B, C)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: dict[ContextualDropout, Tensor] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is masked:
-            self.seen[args[0]] = args[0].keep_probability(*args[1:])
-        return func(*args, **(kwargs or {}))
-
-
-@torch.no_grad()
-def keep_probabilities(model: nn.Module, x: Tensor, seed: int = 0) -> dict[str, Tensor]:
-    """Keep probabilities (B, C) of every site in one pass with sampled masks."""
-    with sampling(model), isolated(seed, [x.device]), _Keep() as keep:
-        model(x)
-    return {name: keep.seen[site] for name, site in sites(model).items() if site in keep.seen}
 
 
 def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, seed: int) -> dict[str, Any]:
@@ -51,8 +27,8 @@ def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, see
         samples: K of the predictions that are compared.
         seed: of both predictions.
     """
-    keep = keep_probabilities(model, x)
-    frozen = freeze_context(model, x)
+    with isolated(seed, [x.device]):
+        keep, frozen = keep_probabilities(model, x), freeze_context(model, x)
     with torch.no_grad():
         changed = (model.eval()(x).argmax(1) != frozen.eval()(x).argmax(1)).sum().item()
     both = {
@@ -75,8 +51,10 @@ def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, see
     }
 
 
-def drop_probabilities(model: nn.Module, x: Tensor, labels: Tensor, predicted: Tensor) -> dict[str, Any]:
+def drop_probabilities(model: nn.Module, x: Tensor, labels: Tensor, predicted: Tensor, seed: int) -> dict[str, Any]:
     """Quantiles over samples of the mean drop probability of each site: all, right and wrong, and by class."""
+    with isolated(seed, [x.device]):
+        keep = keep_probabilities(model, x)
     right = predicted == labels
     groups = {"all": torch.ones_like(right), "right": right, "wrong": ~right}
     groups |= {f"class {label}": labels == label for label in sorted(set(labels.tolist()))}
@@ -85,11 +63,11 @@ def drop_probabilities(model: nn.Module, x: Tensor, labels: Tensor, predicted: T
         "quantiles": list(_QUANTILES),
         "sites": {
             name: {
-                group: (1 - probability[rows].double().mean(1)).quantile(levels).tolist()
+                group: (1 - probability[rows].mean(1)).quantile(levels).tolist()
                 for group, rows in groups.items()
                 if rows.any()
             }
-            for name, probability in keep_probabilities(model, x).items()
+            for name, probability in keep.items()
         },
     }
 

@@ -87,9 +87,9 @@ def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictio
         return {}
     x = next(noisy_copies(examples.test_x, config.noise_sd, 1, TEST_NOISE_SEED))
     label = predictions[noise_name(config.noise_sd)][0].label
-    result = {"drop_probabilities": drop_probabilities(model, x, examples.test_y, label)}
+    seed = derived_seed(config.seed, "prediction")
+    result = {"drop_probabilities": drop_probabilities(model, x, examples.test_y, label, seed)}
     if not any(isinstance(site.encoder, GlobalLogits) for site in found.values()):
-        seed = derived_seed(config.seed, "prediction")
         result["contextuality"] = contextuality(model, x, examples.test_y, config.samples, seed)
     return result
 
