@@ -118,7 +118,8 @@ class BayesianLayer(Stochastic, Penalty):
         """log q(w) - log p(w); log q = -log s - eps^2 / 2 - log sqrt(2 pi), where eps is given."""
         log_p = self.prior.log_prob(w).sum()
         constant = 0.5 * math.log(2 * math.pi) * noise.numel()
-        return -self.log_scale[name].to(log_p).sum() - 0.5 * noise.to(log_p).square().sum() - constant - log_p
+        log_scale: Tensor = self.log_scale[name]
+        return -log_scale.to(log_p).sum() - 0.5 * noise.to(log_p).square().sum() - constant - log_p
 
     def penalty(self) -> Tensor:
         if self._log_ratio is None:

@@ -8,9 +8,16 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command; without the packages it needs, say which."""
+    """Run the command. What a user can put right is told in a line, not as a traceback."""
     try:
         from contextual_dropout.cli.app import app
     except ModuleNotFoundError as error:
         sys.exit(f"{error.name} is not installed: pip install 'contextual-dropout[experiments]'")
-    app()
+    from contextual_dropout.data import DataError
+    from contextual_dropout.experiments.config import ConfigError
+    from contextual_dropout.report import ReportError
+
+    try:
+        app()
+    except (ConfigError, DataError, ReportError, FileNotFoundError) as error:
+        sys.exit(f"contextual-dropout: {error}")

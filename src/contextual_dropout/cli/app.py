@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from contextual_dropout.cli.options import DataDirectory, Preset, Processes, Records, Work, parse_assignments
+
+if TYPE_CHECKING:
+    from contextual_dropout.experiments.results import Results
 
 __all__ = ["app"]
 
@@ -81,7 +84,7 @@ def run(
         failures = sweep([config], results, data_directory=data, watcher=bars)
     if failures:
         raise typer.Exit(1)
-    console.print(f"record: {results.path(config)}\nnetwork: {work / config.name}", highlight=False)
+    console.print(f"record: {results.path(config)}\nnetwork: {work / config.name}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -92,7 +95,7 @@ def reproduce(
     records: Records = Path("experiments/results"),
     work: Work = Path("runs"),
     page: Annotated[
-        Path | None, typer.Option(help="The page to write; RESULTS.md beside the records without it.")
+        Path | None, typer.Option(help="The page to write; RESULTS-<experiment>.md beside the records without it.")
     ] = None,
     data: DataDirectory = None,
 ) -> None:
@@ -127,9 +130,10 @@ def table(
     records: Records = Path("experiments/results"),
 ) -> None:
     """Print the tables of the paper next to ours, as far as there are results."""
-    from contextual_dropout.report import read_summary, tables, to_rich
+    from contextual_dropout.experiments.results import Results
+    from contextual_dropout.report import all_tables, summarise, to_rich
 
-    found = tables(read_summary(records, experiment))
+    found = all_tables(summarise(Results(records, Path()), experiment))
     unknown = sorted(set(names or []) - set(found))
     if unknown:
         raise typer.BadParameter(f"no table {', '.join(unknown)}; there are {', '.join(found)}")
@@ -144,10 +148,11 @@ def figure(
     records: Records = Path("experiments/results"),
 ) -> None:
     """Draw all figures for which there are results."""
-    from contextual_dropout.report import read_summary, save_figures
+    from contextual_dropout.experiments.results import Results
+    from contextual_dropout.report import save_all
 
-    for path in save_figures(read_summary(records, experiment), output):
-        console.print(str(path), highlight=False)
+    for path in save_all(Results(records, Path()), experiment, output):
+        console.print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -181,9 +186,11 @@ def data_(
     console.print(dataset_table(directory))
 
 
-def _write_page(results: Any, experiment: str, page: Path | None) -> None:
-    from contextual_dropout.report import read_summary, write_page
+def _write_page(results: Results, experiment: str, page: Path | None) -> None:
+    """The page, and its figures beside it."""
+    from contextual_dropout.report import save_all, write_page
 
-    path = page or results.records / experiment / "RESULTS.md"
-    write_page(read_summary(results.records, experiment), path)
-    console.print(f"results: {path}", highlight=False)
+    path = page or results.records.parent / f"RESULTS-{experiment}.md"
+    save_all(results, experiment, path.parent / "figures" / experiment)
+    write_page(results, experiment, path)
+    console.print(f"results: {path}", highlight=False, soft_wrap=True)

@@ -63,7 +63,7 @@ class Bars(Watcher):
         self._progress.update(self._total, completed=sum(self._epochs.values()))
 
     def finished(self, config: RunConfig, record: dict[str, Any]) -> None:
-        self._console.print(one_line(config, record), highlight=False)
+        self._console.print(one_line(config, record), highlight=False, soft_wrap=True)
         self._end(config)
 
     def failed(self, failure: Failure) -> None:

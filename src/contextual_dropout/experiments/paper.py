@@ -17,6 +17,7 @@ __all__ = [
     "PARAMETERS_BY_REDUCTION",
     "RELEASED_CODE",
     "RESULTS",
+    "TRAINING",
     "ReleasedCode",
     "Reported",
 ]
@@ -86,6 +87,9 @@ CLEAN_TO_NOISY: Mapping[str, Mapping[str, Reported]] = {
     "concrete": {"accuracy": Reported(74.93), "pavpu-0.05": Reported(75.49)},
     "contextual-bernoulli": {"accuracy": Reported(78.08), "pavpu-0.05": Reported(78.49)},
 }
+
+#: Epochs, and images of the training set (appendix, "Image Classification").
+TRAINING = (200, 60_000)
 
 #: Table "Model size comparison among different methods", column MLP.
 PARAMETERS: Mapping[str, int] = {

@@ -1,0 +1,18 @@
+"""Every figure, by name."""
+
+from contextual_dropout.report.figures.context import context_spread
+from contextual_dropout.report.figures.curves import learning_curves
+from contextual_dropout.report.figures.drop_probabilities import drop_probabilities
+from contextual_dropout.report.figures.ensembles import ensembles
+from contextual_dropout.report.figures.gallery import all_figures, save_all
+from contextual_dropout.report.figures.style import NoData
+
+__all__ = [
+    "NoData",
+    "all_figures",
+    "context_spread",
+    "drop_probabilities",
+    "ensembles",
+    "learning_curves",
+    "save_all",
+]

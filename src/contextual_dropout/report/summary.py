@@ -1,0 +1,187 @@
+"""The records of an experiment, by setting and method, and statistics over their seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from contextual_dropout.experiments.files import read_json
+from contextual_dropout.experiments.results import Results
+from contextual_dropout.report.methods import ordered
+from contextual_dropout.report.metrics import Metric
+
+__all__ = ["ReportError", "Runs", "Statistic", "Summary", "summarise"]
+
+
+class ReportError(ValueError):
+    """Records that cannot be reported, and what to do."""
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A figure over seeds.
+
+    Example:
+        >>> accuracy = Statistic({0: 87.0, 1: 88.0})
+        >>> accuracy.mean, round(accuracy.sd, 4), accuracy.n
+        (87.5, 0.7071, 2)
+    """
+
+    by_seed: dict[int, float]
+
+    @property
+    def n(self) -> int:
+        """Of seeds."""
+        return len(self.by_seed)
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return statistics.fmean(self.by_seed.values())
+
+    @property
+    def sd(self) -> float | None:
+        """Of the sample, with n - 1; None for one seed."""
+        return statistics.stdev(self.by_seed.values()) if self.n > 1 else None
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All records of one method in one setting; they differ in their seeds only.
+
+    Attributes:
+        setting: e.g. "noisy".
+        method: e.g. "concrete".
+        records: by seed.
+        ensemble: ensembles of these runs; None where they were not measured.
+    """
+
+    setting: str
+    method: str
+    records: dict[int, dict[str, Any]]
+    ensemble: dict[str, Any] | None = None
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those that are done."""
+        return list(self.records)
+
+    @property
+    def first(self) -> dict[str, Any]:
+        """The record of the first seed: for what all seeds share."""
+        return self.records[self.seeds[0]]
+
+    @property
+    def own_noise(self) -> str:
+        """The noise level that the runs were trained at: records have it first."""
+        return str(next(iter(self.first["test"])))
+
+    def at(self, *path: str) -> Statistic | None:
+        """The number at ``path`` over the records that have it; None if none has."""
+        found = {seed: _lookup(record, path) for seed, record in self.records.items()}
+        values = {seed: float(value) for seed, value in found.items() if value is not None}
+        return Statistic(values) if values else None
+
+    def test(self, metric: Metric, noise: str | None = None) -> Statistic | None:
+        """A metric on the test set, at the runs' own noise level if none is named."""
+        return self.at("test", noise or self.own_noise, *metric.path)
+
+    @property
+    def site_labels(self) -> dict[str, str]:
+        """Names in print of the sites, in call order: those of an MLP by what they mask."""
+        hidden = self.first["config"]["hidden"]
+        names = list(self.first.get("drop_probabilities", {}).get("sites", {}))
+        if len(names) != len(hidden) + 1:
+            return {name: name for name in names}
+        return {name: f"hidden {index}" if index else "input" for index, name in enumerate(names)}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that is known of an experiment."""
+
+    experiment: str
+    runs: dict[tuple[str, str], Runs]
+
+    @property
+    def settings(self) -> list[str]:
+        """Those with records."""
+        return list(dict.fromkeys(setting for setting, _ in self.runs))
+
+    def of(self, setting: str, method: str) -> Runs | None:
+        """The runs of a method; None if there are none."""
+        return self.runs.get((setting, method))
+
+    def methods(self, setting: str, also: Iterable[str] = ()) -> list[str]:
+        """Methods with records in a setting, and those of ``also``, in the order of the tables."""
+        return ordered([*(method for each, method in self.runs if each == setting), *also])
+
+    def test(self, setting: str, method: str, metric: Metric, noise: str | None = None) -> Statistic | None:
+        """A metric on the test set; None where it was not measured."""
+        runs = self.of(setting, method)
+        return None if runs is None else runs.test(metric, noise)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """All of them."""
+        return [record for runs in self.runs.values() for record in runs.records.values()]
+
+
+def summarise(results: Results, experiment: str) -> Summary:
+    """Read all records and ensembles of an experiment.
+
+    Raises:
+        ReportError: there are none, or records of one method that must not be averaged.
+    """
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for record in results.all(experiment):
+        groups.setdefault((record["config"]["setting"], record["config"]["method"]), []).append(record)
+    if not groups:
+        raise ReportError(
+            f"no records in {results.records / experiment}: run the experiment first, for example "
+            "`contextual-dropout reproduce mnist --preset quick`, or name another folder"
+        )
+    return Summary(experiment, {key: _runs(results, experiment, *key, records) for key, records in groups.items()})
+
+
+def _runs(results: Results, experiment: str, setting: str, method: str, records: list[dict[str, Any]]) -> Runs:
+    records = sorted(records, key=lambda record: int(record["config"]["seed"]))
+    _check_alike(f"{experiment}/{setting}/{method}", records)
+    path = results.records / experiment / setting / method / "ensemble.json"
+    ensemble = read_json(path) if path.exists() else None
+    return Runs(setting, method, {record["config"]["seed"]: record for record in records}, ensemble)
+
+
+def _check_alike(name: str, records: list[dict[str, Any]]) -> None:
+    """Only runs that differ in nothing but their seed are averaged."""
+    first = records[0]
+    for earlier, record in pairwise(records):
+        seed = record["config"]["seed"]
+        if seed == earlier["config"]["seed"]:
+            raise ReportError(f"{name} has two records of seed {seed}: delete the one that does not belong there")
+        different = _differences(first, record)
+        if different:
+            raise ReportError(
+                f"{name}: seeds {first['config']['seed']} and {seed} differ in more than the seed ({different}) and "
+                "cannot be averaged: run the older one again, or delete its record"
+            )
+
+
+def _differences(first: dict[str, Any], second: dict[str, Any]) -> str:
+    """Fields of the configuration other than the seed, and the data, as "field: one value, the other"."""
+    one = {**first["config"], "data files": first["data"]}
+    other = {**second["config"], "data files": second["data"]}
+    names = sorted((one.keys() | other.keys()) - {"seed"})
+    return "; ".join(
+        f"{name}: {one.get(name)}, {other.get(name)}" for name in names if one.get(name) != other.get(name)
+    )
+
+
+def _lookup(record: dict[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = record
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

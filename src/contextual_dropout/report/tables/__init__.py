@@ -1,0 +1,59 @@
+"""Every table, by name."""
+
+from contextual_dropout.report.summary import Summary
+from contextual_dropout.report.table import Table
+from contextual_dropout.report.tables.bars import bars
+from contextual_dropout.report.tables.calibration import calibration
+from contextual_dropout.report.tables.comparison import (
+    clean_to_noisy,
+    complete,
+    differences,
+    noisy_mnist,
+    original_log_likelihood,
+)
+from contextual_dropout.report.tables.context import context_spread, context_value
+from contextual_dropout.report.tables.cost import cost, model_sizes
+from contextual_dropout.report.tables.detection import detection
+from contextual_dropout.report.tables.ensembles import ensembles
+from contextual_dropout.report.tables.protocol import protocol
+
+__all__ = [
+    "all_tables",
+    "bars",
+    "calibration",
+    "clean_to_noisy",
+    "complete",
+    "context_spread",
+    "context_value",
+    "cost",
+    "detection",
+    "differences",
+    "ensembles",
+    "model_sizes",
+    "noisy_mnist",
+    "original_log_likelihood",
+    "protocol",
+]
+
+
+def all_tables(summary: Summary) -> dict[str, Table]:
+    """All of them, in the order of the page."""
+    return {
+        "bars": bars(summary),
+        "noisy-mnist": noisy_mnist(summary),
+        "differences": differences(summary),
+        "complete-original": complete(summary, "original"),
+        "complete-noisy": complete(summary, "noisy"),
+        "original-log-likelihood": original_log_likelihood(summary),
+        "calibration-noisy": calibration(summary, "noisy"),
+        "calibration-original": calibration(summary, "original"),
+        "clean-to-noisy": clean_to_noisy(summary),
+        "detection-noisy": detection(summary, "noisy"),
+        "detection-original": detection(summary, "original"),
+        "model-sizes": model_sizes(summary),
+        "cost": cost(summary),
+        "context-spread": context_spread(summary),
+        "context-value": context_value(summary),
+        "ensembles": ensembles(summary),
+        "protocol": protocol(summary),
+    }

@@ -1,0 +1,123 @@
+"""Figures show the records' numbers, and are the same bytes every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from contextual_dropout.experiments.results import Results
+from contextual_dropout.report import save_all, summarise
+from contextual_dropout.report.figures import (
+    NoData,
+    all_figures,
+    context_spread,
+    drop_probabilities,
+    ensembles,
+    learning_curves,
+)
+from contextual_dropout.report.methods import LABELS
+from contextual_dropout.report.summary import Summary
+from tests.report.records import ensemble, record, write, write_ensemble
+
+
+@pytest.fixture(scope="module")
+def summary(complete: Results) -> Summary:
+    return summarise(complete, "mnist")
+
+
+def line(axes: Axes, label: str) -> Line2D:
+    (found,) = (each for each in axes.lines if each.get_label() == label)
+    return found
+
+
+def test_ensembles(summary: Summary) -> None:
+    accuracy, pavpu, likelihood = ensembles(summary).axes
+    assert [axes.get_title(loc="left") for axes in (accuracy, pavpu, likelihood)] == [
+        *("Accuracy", "PAvPU(.05)", "Log-likelihood")
+    ]
+    assert [each.get_label() for each in accuracy.lines] == list(LABELS.values())
+    np.testing.assert_allclose(line(accuracy, "MC Bernoulli").get_xydata(), [[1, 86.25], [2, 86.5], [3, 86.75]])
+    assert "Gating" not in [each.get_label() for each in pavpu.lines]
+    assert accuracy.get_xlabel() == "members"
+
+
+def test_contextual_methods_are_in_front(summary: Summary) -> None:
+    axes = ensembles(summary).axes[0]
+    ours, theirs = line(axes, "Contextual Bernoulli"), line(axes, "Concrete")
+    assert ours.get_linewidth() > theirs.get_linewidth()
+    assert ours.get_zorder() > theirs.get_zorder()
+
+
+def test_learning_curves(results: Results) -> None:
+    write(results, *(record("noisy", "contextual-bernoulli", seed, 87.0 + seed) for seed in (0, 1)))
+    accuracy, likelihood, prior, _ = learning_curves(summarise(results, "mnist"), "noisy").axes
+    mean = [87.5 - 10 / epoch for epoch in (10, 20, 30)]
+    np.testing.assert_allclose(line(accuracy, "Contextual Bernoulli").get_ydata(), mean)
+    band = accuracy.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx(mean[-1] + 0.5**0.5)
+    np.testing.assert_allclose(likelihood.lines[0].get_ydata()[0], -1 + 0.005)
+    assert [each.get_ydata()[0] for each in prior.lines] == pytest.approx([0.81, 0.82, 0.83])
+
+
+def test_one_seed_has_no_band_and_no_priors_no_panel(results: Results) -> None:
+    write(results, record("noisy", "concrete", 0, 86.0))
+    accuracy, _, prior, _ = learning_curves(summarise(results, "mnist"), "noisy").axes
+    assert not accuracy.collections
+    assert not prior.get_visible()
+
+
+def test_drop_probabilities_are_averaged_over_seeds(summary: Summary) -> None:
+    figure = drop_probabilities(summary, "noisy", "contextual-bernoulli")
+    by_layer, by_outcome, by_class = figure.axes
+    assert "averaged over 3 seeds" in figure.get_suptitle()
+    assert [each.get_text() for each in by_layer.get_xticklabels()] == ["input", "hidden 1", "hidden 2"]
+    assert [each.get_text() for each in by_class.get_xticklabels()] == [str(digit) for digit in range(10)]
+    whisker, box, median = by_layer.lines[:3]
+    np.testing.assert_allclose(whisker.get_ydata(), [0.111, 0.129])
+    np.testing.assert_allclose(box.get_ydata(), [0.115, 0.125])
+    np.testing.assert_allclose(median.get_ydata(), [0.12])
+    assert len(by_outcome.lines) == 3 * 2 * 3
+
+
+def test_groups_without_samples_are_left_out(results: Results) -> None:
+    perfect = record("noisy", "contextual-bernoulli", 0, 100.0)
+    for site in perfect["drop_probabilities"]["sites"].values():
+        del site["wrong"]
+    write(results, perfect)
+    figure = drop_probabilities(summarise(results, "mnist"), "noisy", "contextual-bernoulli")
+    assert len(figure.axes[1].lines) == 3 * 3
+    assert "one seed" in figure.get_suptitle()
+
+
+def test_context(summary: Summary) -> None:
+    bernoulli, gaussian = context_spread(summary, "noisy").axes
+    heights = [bar.get_height() for bar in bernoulli.patches]
+    assert heights == pytest.approx([0.011, 0.021, 0.031, 0.03, 0.03, 0.03])
+    released = line(bernoulli, "released code, over samples")
+    assert list(released.get_ydata()) == [0.004, 0.025, 0.016]
+    assert "released code, over samples" not in [each.get_label() for each in gaussian.lines]
+
+
+def test_what_cannot_be_drawn_is_told(results: Results) -> None:
+    write(results, record("noisy", "concrete", 0, 86.0))
+    summary = summarise(results, "mnist")
+    drawn, skipped = all_figures(summary)
+    assert list(drawn) == ["learning-curves-noisy"]
+    assert "no ensembles" in skipped["ensembles"]
+    with pytest.raises(NoData, match="original"):
+        learning_curves(summary, "original")
+
+
+def test_files_are_the_same_every_time(results: Results, tmp_path: Path) -> None:
+    write(results, *(record("noisy", "contextual-bernoulli", seed, 87.0) for seed in (0, 1)))
+    write_ensemble(results, "noisy", "contextual-bernoulli", ensemble(87.0))
+    first, second = (save_all(results, "mnist", tmp_path / name) for name in ("a", "b"))
+    assert {path.name for path in first} >= {"ensembles.png", "ensembles.svg", "context-noisy.svg"}
+    for one, two in zip(first, second, strict=True):
+        assert one.read_bytes() == two.read_bytes()
+        assert one.stat().st_size > 5000
+    assert not any(b"<dc:date>" in path.read_bytes() for path in first)

@@ -1,0 +1,63 @@
+"""The page has every table and figure, says where they come from, and is the same every time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from contextual_dropout.experiments.results import Results
+from contextual_dropout.report import all_tables, results_page, save_all, summarise, write_page
+from contextual_dropout.report.table import escaped
+from tests.report.records import record, write
+
+
+def test_every_table_is_there(complete: Results) -> None:
+    page = results_page(complete, "mnist")
+    for table in all_tables(summarise(complete, "mnist")).values():
+        assert f"## {escaped(table.title)}\n" in page
+
+
+def test_header(complete: Results) -> None:
+    page = results_page(complete, "mnist")
+    assert "- Seeds, noisy: 3 for each of 10 methods." in page
+    assert "- Training, noisy: 200 epochs on 60,000 images." in page
+    assert "- Runs: 60; training took 30.00 CPU hours in all." in page
+    assert "- Commits: `0123456789ab` (60 runs)." in page
+    assert "Python 3.11, torch 2.0" in page
+
+
+def test_partial_results(results: Results) -> None:
+    changed = record("noisy", "concrete", 0, 86.0, epochs=5)
+    changed["provenance"] |= {"commit": None, "uncommitted_changes": True}
+    write(results, changed, *(record("noisy", "mc-gaussian", seed, 86.0, epochs=5) for seed in (0, 1)))
+    page = results_page(results, "mnist")
+    assert "- Seeds, noisy: 2 (MC Gaussian); 1 (Concrete)." in page
+    assert "5 epochs on 60,000 images, where the paper has 200 on 60,000: figures do not compare" in page
+    assert "unknown with uncommitted changes (1 runs)" in page
+    assert "- Not drawn: ensembles" in page
+
+
+def test_figures_of_the_page_are_those_that_are_saved(complete: Results, tmp_path: Path) -> None:
+    write_page(complete, "mnist", tmp_path / "RESULTS.md")
+    save_all(complete, "mnist", tmp_path / "figures" / "mnist")
+    embedded = re.findall(r"!\[.*?\]\((.*?)\)", (tmp_path / "RESULTS.md").read_text(encoding="utf-8"))
+    assert sorted(embedded) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("figures/mnist/*.svg"))
+
+
+def test_same_bytes(complete: Results, tmp_path: Path) -> None:
+    paths = [tmp_path / "a.md", tmp_path / "b.md"]
+    for path in paths:
+        write_page(complete, "mnist", path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_reports_do_not_train() -> None:
+    code = (
+        "import sys, contextual_dropout.report; "
+        "print([name for name in sys.modules if name.startswith('lightning_fabric') "
+        "or name == 'contextual_dropout.experiments.training'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,156 @@
+"""Tables show the exact means, deviations and differences of the records."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextual_dropout.experiments.results import Results
+from contextual_dropout.report import all_tables, summarise, to_markdown, to_rich
+from contextual_dropout.report.summary import Summary
+from contextual_dropout.report.table import MISSING, Table
+from tests.report.records import ensemble, record, write, write_ensemble
+
+
+def row(table: Table, *names: str) -> dict[str, str]:
+    """The row that begins with the names; of columns of one name the first is kept."""
+    (found,) = (each for each in table.rows if each[: len(names)] == names)
+    return dict(reversed(list(zip(table.columns, found, strict=True))))
+
+
+def cells(table: Table, *names: str) -> tuple[str, ...]:
+    (found,) = (each for each in table.rows if each[: len(names)] == names)
+    return found[len(names) :]
+
+
+@pytest.fixture
+def summary(results: Results) -> Summary:
+    """Two seeds of one method and one of two others, with round means."""
+    write(
+        results,
+        record("noisy", "contextual-bernoulli", 0, 87.0),
+        record("noisy", "contextual-bernoulli", 1, 88.0),
+        record("noisy", "mc-bernoulli", 0, 86.0),
+        record("noisy", "gating", 0, 85.0, deterministic=True),
+        record("original", "contextual-bernoulli", 0, 99.0),
+    )
+    write_ensemble(results, "noisy", "mc-bernoulli", ensemble(86.0))
+    write_ensemble(results, "noisy", "gating", ensemble(85.0, deterministic=True))
+    return summarise(results, "mnist")
+
+
+def test_noisy_mnist(summary: Summary) -> None:
+    assert cells(all_tables(summary)["noisy-mnist"], "Contextual Bernoulli") == (
+        *("2", "87.43 ± 0.39", "87.50 ± 0.71", "+0.07"),
+        *("87.81 ± 0.23", "87.75 ± 0.71", "-0.06"),
+        *("-1.41 ± 0.01", "-1.6693 ± 0.0118", "-0.26"),
+        "-0.4167 ± 0.0236",
+    )
+
+
+def test_deterministic_method_has_no_pavpu(summary: Summary) -> None:
+    found = cells(all_tables(summary)["noisy-mnist"], "Gating")
+    assert found[:7] == ("1", "86.20", "85.00", "-1.20", MISSING, MISSING, MISSING)
+
+
+def test_missing_methods_keep_the_paper_only(summary: Summary) -> None:
+    found = cells(all_tables(summary)["noisy-mnist"], "Concrete")
+    assert found == (MISSING, "86.52", MISSING, MISSING, "86.77", *[MISSING] * 2, "-1.68", *[MISSING] * 3)
+
+
+def test_complete_results(summary: Summary) -> None:
+    tables = all_tables(summary)
+    assert cells(tables["complete-original"], "Contextual Bernoulli")[4:7] == ("98.74 ± 0.17", "98.50", "-0.24")
+    assert cells(tables["complete-noisy"], "MC Bernoulli")[-3:] == ("86.10", "86.50", "+0.40")
+
+
+def test_original_log_likelihood(summary: Summary) -> None:
+    found = cells(all_tables(summary)["original-log-likelihood"], "Contextual Bernoulli")
+    assert found == ("1", "-1.4537 ± 0.0005", "-1.4777", "-0.0240", "-0.0333")
+
+
+def test_clean_to_noisy(summary: Summary) -> None:
+    found = cells(all_tables(summary)["clean-to-noisy"], "Contextual Bernoulli")
+    assert found[:7] == ("1", "78.08", "79.00", "+0.92", "78.49", "79.25", "+0.76")
+
+
+def test_calibration(summary: Summary) -> None:
+    table = all_tables(summary)["calibration-noisy"]
+    assert cells(table, "Gating") == ("1", "0.2500", "1.50", "0.0300", MISSING)
+
+
+def test_detection(summary: Summary) -> None:
+    table = all_tables(summary)["detection-noisy"]
+    found = row(table, "kmnist", "Contextual Bernoulli")
+    assert (found["AUROC, entropy"], found["FPR95, p-value"]) == ("70.50 ± 0.71", "60.00 ± 0.00")
+    assert row(table, "fashion-mnist", "Gating")["AUROC, mutual information"] == MISSING
+
+
+def test_model_sizes(summary: Summary) -> None:
+    table = all_tables(summary)["model-sizes"]
+    assert cells(table, "Contextual Bernoulli") == ("311K", "410,219", "266,610", "143,606", "3")
+    assert cells(table, "Bayes by Backprop") == ("534K", *[MISSING] * 4)
+    assert "311,465" in table.notes[0]
+
+
+def test_cost(summary: Summary) -> None:
+    found = cells(all_tables(summary)["cost"], "noisy", "Contextual Bernoulli")
+    assert found == ("2", "6.000 ± 0.000", "3.00", "30.0", "0.3000 ± 0.0000", "1.00")
+    assert cells(all_tables(summary)["cost"], "original", "Contextual Bernoulli")[2] == MISSING
+
+
+def test_context(summary: Summary) -> None:
+    tables = all_tables(summary)
+    spread = cells(tables["context-spread"], "noisy", "Contextual Bernoulli", "hidden 1")
+    assert spread == ("0.8900 ± 0.0000", "0.0205 ± 0.0007", "0.0300 ± 0.0000", "0.9000 ± 0.0000")
+    value = cells(tables["context-value"], "noisy", "Contextual Bernoulli")
+    assert value[1:4] == ("87.50 ± 0.71", "87.40 ± 0.71", "+0.10 ± 0.00")
+    assert value[-1] == "40 ± 1 of 10,000"
+    released = cells(tables["context-value"], "noisy", "Contextual Bernoulli, released code")
+    assert released[1:4] == ("87.33", "87.23", "+0.10")
+
+
+def test_ensembles(summary: Summary) -> None:
+    table = all_tables(summary)["ensembles"]
+    assert cells(table, "noisy", "MC Bernoulli", "3") == ("1", "86.75", "86.00", "87.50", "86.00", "-0.3700", "1.20")
+    assert cells(table, "noisy", "Gating", "1")[1:5] == ("85.25 ± 0.20", MISSING, MISSING, MISSING)
+
+
+def test_differences_lists_only_what_is_far(results: Results) -> None:
+    write(results, *(record("noisy", "mc-bernoulli", seed, value) for seed, value in enumerate((86.3, 86.4))))
+    table = all_tables(summarise(results, "mnist"))["differences"]
+    listed = {cells[2] for cells in table.rows}
+    assert "Accuracy" not in listed
+    assert "PAvPU(.05)" in listed
+    assert row(table, "noisy", "MC Bernoulli", "PAvPU(.05)")["Difference"] == "+0.97"
+
+
+def test_one_seed_is_not_judged(results: Results) -> None:
+    write(results, record("noisy", "mc-bernoulli", 0, 50.0))
+    table = all_tables(summarise(results, "mnist"))["differences"]
+    assert not table.rows
+    assert "not judged: 5" in table.notes[-1]
+
+
+def test_methods_that_do_not_compare_are_told(results: Results) -> None:
+    write(results, record("noisy", "concrete", 0, 86.0), record("noisy", "mc-bernoulli", 0, 86.0, epochs=5))
+    notes = all_tables(summarise(results, "mnist"))["protocol"].notes
+    assert any(note.startswith("Not comparable") and "epochs" in note for note in notes)
+
+
+def test_seeds_without_a_figure_are_told(results: Results) -> None:
+    one, two = (record("noisy", "concrete", seed, 86.0) for seed in (0, 1))
+    two["ood"]["kmnist"] = None
+    write(results, one, two)
+    table = all_tables(summarise(results, "mnist"))["detection-noisy"]
+    assert row(table, "kmnist", "Concrete")["AUROC, entropy"] == "70.00 (1 seed)"
+
+
+def test_unknown_methods_are_shown_under_their_names(results: Results) -> None:
+    write(results, record("noisy", "my_method", 0, 86.0))
+    assert cells(all_tables(summarise(results, "mnist"))["noisy-mnist"], "my_method")[2] == "86.00"
+
+
+def test_every_table_can_be_rendered(complete: Results) -> None:
+    for table in all_tables(summarise(complete, "mnist")).values():
+        assert to_markdown(table).count("\n|") >= 2 or not table.rows
+        assert to_rich(table).row_count == len(table.rows)
