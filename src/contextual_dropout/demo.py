@@ -1,152 +1,85 @@
-"""``make demo``: noisy digits, three kinds of dropout, and what each says about its own certainty.
+"""``make demo``: noisy digits, four kinds of dropout, and what each says about its own certainty.
 
-Trains the paper's kind of MLP on scikit-learn's embedded digits with Gaussian noise on the pixels: with MC dropout
-and with Bernoulli and Gaussian contextual dropout. Prints accuracy, predictive log-likelihood and PAvPU.
+Trains the paper's kind of MLP on scikit-learn's embedded digits with Gaussian noise on the pixels, prints a table and
+draws two figures: all methods side by side, and single digits with the class probabilities under sampled masks.
 """
 
 from __future__ import annotations
 
-import statistics
+import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 
-import torch
-import torch.nn.functional as F
+from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
-from sklearn.datasets import load_digits
-from torch import Tensor, nn
 
-import contextual_dropout as cd
-from contextual_dropout.metrics import PAvPU, predictive_log_likelihood
+from contextual_dropout.cli.progress import Bars
+from contextual_dropout.data import noisy_copies
+from contextual_dropout.experiments.config import RunConfig, load_experiment
+from contextual_dropout.experiments.evaluation import TEST_NOISE_SEED, noise_name
+from contextual_dropout.experiments.examples import load_examples
+from contextual_dropout.experiments.results import Results
+from contextual_dropout.experiments.sweep import sweep
+from contextual_dropout.prediction import Prediction
+from contextual_dropout.report import Table, summarise, to_rich
+from contextual_dropout.report.figures import comparison, examples, telling_examples
+from contextual_dropout.report.methods import label
+from contextual_dropout.report.metrics import ACCURACY, LOG_LIKELIHOOD, PAVPU_05
+from contextual_dropout.report.summary import Summary
+from contextual_dropout.report.table import of_seeds
 
-NOISE = 0.5
-DROP_RATE = 0.2
-EPOCHS, BATCH, SEEDS, SAMPLES = 120, 128, 3, 20
-HIDDEN = (300, 100)
-
-
-@dataclass(frozen=True)
-class Digits:
-    """Pixels in [0, 1], (N, 64), and labels; the test pixels already have their noise."""
-
-    x: Tensor
-    y: Tensor
-    test_x: Tensor
-    test_y: Tensor
+SETTING = "noisy"
+#: The methods whose box plots stand side by side.
+SHOWN = ("mc-bernoulli", "contextual-bernoulli")
 
 
-def noisy_digits() -> Digits:
-    """scikit-learn's 1,797 digits, a third of them for testing, with fixed noise on the test images."""
-    bunch = load_digits()
-    x, y = torch.tensor(bunch.data / 16, dtype=torch.float32), torch.tensor(bunch.target)
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(len(x), generator=generator)
-    train, test = order[600:], order[:600]
-    noise = torch.randn(x[test].shape, generator=generator)
-    return Digits(x[train], y[train], x[test] + NOISE * noise, y[test])
+def main(folder: Path = Path("runs/demo")) -> None:
+    """Train (what was trained before is not trained again), print and draw."""
+    console, start = Console(), time.time()
+    results = Results(folder / "records", folder / "work")
+    configs = list(load_experiment("digits").runs("demo"))
+    with Bars(console) as bars:
+        failures = sweep(configs, results, processes=os.cpu_count() or 1, watcher=bars)
+    if failures:
+        raise SystemExit(f"{len(failures)} of {len(configs)} runs failed")
+    summary = summarise(results, configs[0].experiment)
+    console.print(to_rich(results_table(summary)))
+    for name, figure in {
+        "comparison": comparison(summary, SETTING),
+        "examples": digits_figure(results, [config for config in configs if config.seed == 0]),
+    }.items():
+        figure.savefig(folder / f"{name}.png", dpi=160)
+        console.print(f"figure: {folder / name}.png", highlight=False)
+    console.print(f"{time.time() - start:.0f} s")
 
 
-def network(dropout: Callable[[int], nn.Module]) -> nn.Sequential:
-    """64-300-100-10 with dropout on the input of each linear layer."""
-    first, second = HIDDEN
-    return nn.Sequential(
-        dropout(64),
-        nn.Linear(64, first),
-        nn.ReLU(),
-        dropout(first),
-        nn.Linear(first, second),
-        nn.ReLU(),
-        dropout(second),
-        nn.Linear(second, 10),
+def results_table(summary: Summary) -> Table:
+    """Accuracy and PAvPU in percent, log-likelihood in nats, mean and standard deviation over seeds."""
+    metrics = (ACCURACY, PAVPU_05, LOG_LIKELIHOOD)
+    rows = tuple(
+        (label(method), *(of_seeds(summary.test(SETTING, method, metric), metric.decimals) for metric in metrics))
+        for method in summary.methods(SETTING)
     )
-
-
-def mc_dropout_loss(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-    """Cross-entropy under sampled masks."""
-    return lambda x, y: F.cross_entropy(model(x), y)
-
-
-def elbo_loss(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-    """The variational objective."""
-    objective = cd.ELBO(model)
-    return lambda x, y: objective(lambda: -F.cross_entropy(model(x), y, reduction="none")).loss
-
-
-METHODS = {
-    "MC Bernoulli": (lambda features: nn.Dropout(DROP_RATE), mc_dropout_loss),
-    "ctx. Bernoulli": (lambda features: cd.ContextualDropout(features, DROP_RATE), elbo_loss),
-    "ctx. Gaussian": (lambda features: cd.ContextualDropout(features, DROP_RATE, family="gaussian"), elbo_loss),
-}
-
-
-def train(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], data: Digits, tick: Callable[[], None]) -> None:
-    """Adam on fresh noise in every step."""
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
-    model.train()
-    for _ in range(EPOCHS):
-        for rows in torch.split(torch.randperm(len(data.x)), BATCH):
-            x = data.x[rows]
-            optimizer.zero_grad()
-            torch.autograd.backward(loss(x + NOISE * torch.randn_like(x), data.y[rows]))
-            optimizer.step()
-        tick()
-
-
-def evaluate(model: nn.Module, data: Digits) -> dict[str, float]:
-    """Accuracy and PAvPU in percent, log-likelihood in nats, on the noisy test digits."""
-    prediction = cd.predict(model, data.test_x, samples=SAMPLES, seed=0)
-    correct = prediction.label == data.test_y
-    pavpu = PAvPU(threshold=0.05)
-    pavpu.update(prediction.p_value, correct)
-    return {
-        "accuracy": 100 * correct.float().mean().item(),
-        "log-lik.": predictive_log_likelihood(prediction.samples, data.test_y).mean().item(),
-        "PAvPU": 100 * pavpu.compute().item(),
-        "certain": 100 * prediction.certain(0.05).float().mean().item(),
-        "…right": 100 * correct[prediction.certain(0.05)].float().mean().item(),
-    }
-
-
-def results_table(results: dict[str, list[dict[str, float]]]) -> Table:
-    """Mean and standard deviation over seeds."""
-    table = Table(title=f"Noisy digits: mean ± sd of {SEEDS} seeds, {SAMPLES} sampled masks")
-    table.add_column("dropout", no_wrap=True)
-    columns = list(next(iter(results.values()))[0])
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    for method, runs in results.items():
-        digits = {column: 3 if column == "log-lik." else 1 for column in columns}
-        values = {column: [run[column] for run in runs] for column in columns}
-        cells = [
-            f"{statistics.mean(values[c]):.{digits[c]}f}±{statistics.stdev(values[c]):.{digits[c]}f}" for c in columns
-        ]
-        table.add_row(method, *cells)
-    return table
-
-
-def main() -> None:
-    """Train, evaluate, print."""
-    console, start, data = Console(), time.time(), noisy_digits()
-    torch.set_num_threads(1)  # small matrices: a second thread only waits
-    results: dict[str, list[dict[str, float]]] = {method: [] for method in METHODS}
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("training", total=len(METHODS) * SEEDS * EPOCHS)
-        for seed in range(SEEDS):
-            for method, (dropout, objective) in METHODS.items():
-                progress.update(bar, description=f"{method}, seed {seed}")
-                torch.manual_seed(seed)
-                model = network(dropout)
-                train(model, objective(model), data, lambda: progress.advance(bar))
-                results[method].append(evaluate(model, data))
-    console.print(results_table(results))
-    console.print(
-        "certain: the top class stands out at p < .05; …right: accuracy on those;\n"
-        "PAvPU: share that is certain and right, or uncertain and wrong.\n"
-        f"{len(data.test_y)} test digits, noise sd {NOISE}; {time.time() - start:.0f} s."
+    notes = (
+        "mean ± sd over seeds, each of them the mean over five draws of the test noise",
+        "PAvPU(.05): the share that is certain (the top class stands out at p < .05) and right, or uncertain and wrong",
     )
+    return Table("Noisy digits", ("dropout", *(metric.label for metric in metrics)), rows, notes)
+
+
+def digits_figure(results: Results, configs: list[RunConfig]) -> Figure:
+    """Digits that tell the methods apart, from the predictions that the runs kept."""
+    config = configs[0]
+    data = load_examples(config)
+    x = next(noisy_copies(data.test_x, config.noise_sd, 1, TEST_NOISE_SEED))
+    predictions = {}
+    for each in configs:
+        kept = results.predictions(each.name)
+        if each.method in SHOWN and kept is not None:
+            predictions[each.method] = Prediction(kept[f"{noise_name(config.noise_sd)}/0"].float())
+    rows = telling_examples(predictions[SHOWN[-1]], data.test_y)
+    side = round(x.shape[1] ** 0.5)
+    return examples(x.reshape(-1, side, side), data.test_y, data.classes, predictions, rows)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def test_predict_reads_image_files(own: Path, tmp_path: Path) -> None:
     (tmp_path / "no.png").write_text("not an image")
     result = CliRunner().invoke(app, ["predict", str(network), str(tmp_path / "no.png")])
     assert result.exit_code == 2
-    assert "cannot be read as an image" in re.sub(r"\s+", " ", result.output)
+    assert "cannot be read as an image" in re.sub(r"[\s│]+", " ", result.output)
 
 
 def test_list_shows_what_can_be_run() -> None:

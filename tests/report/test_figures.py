@@ -6,20 +6,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from contextual_dropout.experiments.results import Results
+from contextual_dropout.prediction import Prediction
 from contextual_dropout.report import save_all, summarise
 from contextual_dropout.report.figures import (
     NoData,
     all_figures,
+    comparison,
     context_spread,
     drop_probabilities,
     ensembles,
+    examples,
     learning_curves,
+    telling_examples,
 )
-from contextual_dropout.report.methods import LABELS
+from contextual_dropout.report.methods import LABELS, label
+from contextual_dropout.report.metrics import ACCURACY
 from contextual_dropout.report.summary import Summary
 from tests.report.records import ensemble, record, write, write_ensemble
 
@@ -102,11 +108,51 @@ def test_context(summary: Summary) -> None:
     assert "released code, over samples" not in [each.get_label() for each in gaussian.lines]
 
 
+def test_comparison_has_a_dot_for_every_seed(summary: Summary) -> None:
+    figure = comparison(summary, "noisy")
+    accuracy, pavpu, _ = figure.axes
+    methods = summary.methods("noisy")
+    assert [text.get_text() for text in accuracy.get_yticklabels()] == [label(method) for method in methods]
+    dots, mean = accuracy.lines[:2]
+    runs = summary.test("noisy", methods[0], ACCURACY)
+    assert runs is not None
+    assert list(dots.get_xdata()) == list(runs.by_seed.values())
+    assert list(mean.get_xdata()) == [runs.mean]
+    assert len(pavpu.lines) == len(accuracy.lines) - 2  # gating has no PAvPU
+
+
+def test_examples_show_what_was_predicted() -> None:
+    torch.manual_seed(0)
+    predictions = {name: Prediction(torch.rand(9, 5, 3).softmax(-1)) for name in ("concrete", "contextual-bernoulli")}
+    images, labels = torch.rand(5, 4, 4), torch.tensor([0, 1, 2, 0, 1])
+    figure = examples(images, labels, ("a", "b", "c"), predictions, [3, 1])
+    assert len(figure.axes) == 6
+    assert figure.axes[3].get_title() == "truth: b"
+    answer = "abc"[int(predictions["concrete"].label[3])]
+    assert figure.axes[1].get_title().startswith(f"Concrete: {answer}, p = ")
+    median = figure.axes[1].lines[4]  # whiskers, caps, then the first median
+    assert median.get_ydata()[0] == pytest.approx(predictions["concrete"].samples[:, 3, 0].median().item())
+
+
+def test_telling_examples_are_of_every_kind() -> None:
+    """Right and certain, right and not, wrong and certain, wrong and not: one of each."""
+
+    def samples(top: float, spread: float) -> torch.Tensor:
+        wiggle = spread * torch.tensor([-1.0, 1.0]).repeat(10)
+        return torch.stack([top + wiggle, 1 - top - wiggle], 1)
+
+    certain, uncertain = samples(0.9, 0.01), samples(0.52, 0.3)
+    prediction = Prediction(torch.stack([certain, uncertain, certain, uncertain], 1))
+    labels = torch.tensor([0, 0, 1, 1])
+    assert telling_examples(prediction, labels) == [3, 2, 1, 0]
+    assert telling_examples(prediction, torch.zeros(4, dtype=torch.long), count=2) == [1, 0]
+
+
 def test_what_cannot_be_drawn_is_told(results: Results) -> None:
     write(results, record("noisy", "concrete", 0, 86.0))
     summary = summarise(results, "mnist")
     drawn, skipped = all_figures(summary)
-    assert list(drawn) == ["learning-curves-noisy"]
+    assert list(drawn) == ["comparison-noisy", "learning-curves-noisy"]
     assert "no ensembles" in skipped["ensembles"]
     with pytest.raises(NoData, match="original"):
         learning_curves(summary, "original")

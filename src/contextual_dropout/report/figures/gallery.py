@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from contextual_dropout.experiments.files import replace_file
 from contextual_dropout.experiments.results import Results
+from contextual_dropout.report.figures.comparison import comparison
 from contextual_dropout.report.figures.context import context_spread
 from contextual_dropout.report.figures.curves import learning_curves
 from contextual_dropout.report.figures.drop_probabilities import drop_probabilities
@@ -60,6 +61,7 @@ def save_all(results: Results, experiment: str, directory: Path) -> list[Path]:
 def _plan(summary: Summary) -> dict[str, Callable[[], Figure]]:
     plan: dict[str, Callable[[], Figure]] = {"ensembles": partial(ensembles, summary)}
     for setting in summary.settings:
+        plan[f"comparison-{setting}"] = partial(comparison, summary, setting)
         plan[f"learning-curves-{setting}"] = partial(learning_curves, summary, setting)
         plan[f"context-{setting}"] = partial(context_spread, summary, setting)
         measured = (name for name in summary.methods(setting) if "contextuality" in summary.runs[setting, name].first)

@@ -1,0 +1,23 @@
+"""What ``make demo`` prints and draws, after one epoch instead of many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from contextual_dropout.demo import SHOWN, digits_figure, results_table
+from contextual_dropout.experiments.config import load_experiment
+from contextual_dropout.experiments.run import run
+from contextual_dropout.report import summarise
+from tests.experiments.tiny import folders
+
+
+def test_demo(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    configs = [load_experiment("digits").run("noisy", method, 0, "demo", epochs=1) for method in SHOWN]
+    records = [run(config, results) for config in configs]
+    table = results_table(summarise(results, "digits"))
+    assert [row[0] for row in table.rows] == ["MC Bernoulli", "Contextual Bernoulli"]
+    assert table.rows[0][1].startswith(f"{records[0]['test']['noise-0.5']['accuracy']:.2f}")
+    figure = digits_figure(results, configs)
+    assert len(figure.axes) == 4 * 3
+    figure.savefig(tmp_path / "examples.png")
