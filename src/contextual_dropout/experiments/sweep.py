@@ -67,19 +67,30 @@ def sweep(
     todo = [config for config in configs if results.read(config) is None]
     watcher.planned(todo, len(configs) - len(todo))
     failures: list[Failure] = []
+    for _ in range(MOST_POOLS):
+        _in_a_pool(todo, results, processes, data_directory, watcher, failures)
+        if not todo:
+            return failures
+    raise RuntimeError(
+        f"worker processes were killed {MOST_POOLS} times, the last time with {len(todo)} runs to do: is there enough "
+        "memory? Start again with fewer processes; finished epochs are not lost"
+    )
+
+
+def _in_a_pool(
+    todo: list[RunConfig],
+    results: Results,
+    processes: int,
+    data_directory: str | os.PathLike[str] | None,
+    watcher: Watcher,
+    failures: list[Failure],
+) -> None:
+    """Until all is done, or a worker is killed; what ended is taken from ``todo``."""
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
-        news = manager.Queue()
-        for _ in range(MOST_POOLS):
-            with suppress(BrokenProcessPool), ProcessPoolExecutor(processes, context, initializer=_one_thread) as pool:
-                running = {pool.submit(_work, config, results, data_directory, news): config for config in todo}
-                _follow(running, todo, news, watcher, failures)
-            if not todo:
-                return failures
-        raise RuntimeError(
-            f"worker processes were killed {MOST_POOLS} times, the last time with {len(todo)} runs to do: is there "
-            "enough memory? Start again with fewer processes; finished epochs are not lost"
-        )
+    news = context.Queue()  # a new one for each pool: a killed writer may have left it locked
+    with suppress(BrokenProcessPool), ProcessPoolExecutor(processes, context, _begin, (news,)) as pool:
+        running = {pool.submit(_work, config, results, data_directory): config for config in todo}
+        _follow(running, todo, news, watcher, failures)
 
 
 def _follow(
@@ -111,15 +122,21 @@ def _pass_on(news: Any, tell: Callable[[RunConfig, int], None]) -> None:
             tell(*news.get_nowait())
 
 
-def _one_thread() -> None:
+#: In a worker: where it tells how far it is.
+_news: Any = None
+
+
+def _begin(news: Any) -> None:
+    """A worker has one thread, and does not wait at its end for news that nobody reads."""
     import torch
 
+    global _news
+    _news = news
+    news.cancel_join_thread()
     torch.set_num_threads(1)
 
 
-def _work(
-    config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None, news: Any
-) -> dict[str, Any]:
+def _work(config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None) -> dict[str, Any]:
     from contextual_dropout.experiments.run import run
 
-    return run(config, results, data_directory=data_directory, progress=lambda epoch: news.put((config, epoch)))
+    return run(config, results, data_directory=data_directory, progress=lambda epoch: _news.put((config, epoch)))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.ensembles import ensemble_records
+from contextual_dropout.experiments.evaluation import figures
+from contextual_dropout.experiments.examples import load_examples
+from contextual_dropout.experiments.files import locked, read_json
+from contextual_dropout.experiments.run import run
+from contextual_dropout.experiments.sweep import Failure, Watcher, sweep
+from contextual_dropout.prediction import Prediction
+from tests.experiments.tiny import comparable, folders, tiny
+
+
+class Log(Watcher):
+    def __init__(self) -> None:
+        self.done = 0
+        self.epochs: dict[str, int] = {}
+        self.ended: list[str] = []
+        self.failures: list[Failure] = []
+
+    def planned(self, todo: list[RunConfig], done: int) -> None:
+        self.done = done
+
+    def epoch(self, config: RunConfig, epoch: int) -> None:
+        self.epochs[config.name] = epoch
+
+    def finished(self, config: RunConfig, record: dict[str, Any]) -> None:
+        self.ended.append(config.name)
+
+    def failed(self, failure: Failure) -> None:
+        self.failures.append(failure)
+
+
+class Killer(Log):
+    """Kills the worker processes once, when a run has done a few epochs."""
+
+    killed = 0
+
+    def epoch(self, config: RunConfig, epoch: int) -> None:
+        super().epoch(config, epoch)
+        if epoch >= 6 and not self.killed:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+                self.killed += 1
+
+
+def test_runs_in_processes_give_what_a_run_gives(tmp_path: Path) -> None:
+    results, log = folders(tmp_path / "sweep"), Log()
+    configs = [tiny(seed=seed) for seed in range(3)]
+    run(configs[1], results)
+    assert sweep(configs, results, processes=2, watcher=log) == []
+    assert log.done == 1
+    assert sorted(log.ended) == [configs[0].name, configs[2].name]
+    assert set(log.epochs.values()) == {7}
+    here = run(configs[2], folders(tmp_path / "here"))
+    there = results.read(configs[2])
+    assert there is not None
+    assert comparable(there) == comparable(here)
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    results, log = folders(tmp_path), Log()
+    bad, busy, good = tiny("bad", conversion="magic"), tiny("busy"), tiny("good")
+    with locked(results.work / busy.name / "lock"):
+        failures = sweep([bad, busy, good], results, watcher=log)
+    assert [failure.config for failure in failures] == [bad, busy]
+    assert "unknown conversion 'magic'" in failures[0].message
+    assert failures[1].message.endswith("is being worked on by another process")
+    assert log.ended == [good.name]
+
+
+def test_killed_workers_are_replaced(tmp_path: Path) -> None:
+    results, log = folders(tmp_path / "killed"), Killer()
+    config = tiny(epochs=400)
+    assert sweep([config], results, watcher=log) == []
+    assert log.killed
+    resumed = results.read(config)
+    assert resumed is not None
+    assert comparable(resumed) == comparable(run(config, folders(tmp_path / "straight")))
+
+
+def test_ensembles_share_the_samples_and_are_averaged_over_subsets(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    configs = [tiny(seed=seed) for seed in range(3)]
+    for config in configs:
+        run(config, results)
+    assert ensemble_records(configs, results) == ["tiny/noisy/contextual"]
+    record = read_json(results.path(configs[0]).with_name("ensemble.json"))
+    assert (record["seeds"], record["noise"], record["total_samples"]) == ([0, 1, 2], "noise-0.5", 6)
+    assert {size: values["subsets"] for size, values in record["members"].items()} == {"1": 3, "2": 3, "3": 1}
+    kept = [results.predictions(config.name) for config in configs]
+    labels = load_examples(configs[0]).test_y
+    accuracies = []
+    for draw in range(2):
+        together = sum(samples[f"noise-0.5/{draw}"][:2].float().mean(0) for samples in kept if samples) / 3
+        accuracies.append(100 * (together.argmax(1) == labels).double().mean().item())
+    assert record["members"]["3"]["accuracy"] == pytest.approx(sum(accuracies) / 2)
+    alone = [read_json(results.path(config))["test"]["noise-0.5"]["accuracy"] for config in configs]
+    assert record["members"]["1"]["accuracy"] == pytest.approx(sum(alone) / 3, abs=1e-3)
+    assert set(record["members"]["2"]["pavpu"]) == {"0.01", "0.05", "0.1"}
+
+
+def test_figures_of_one_sample_have_no_p_values() -> None:
+
+    values = figures(Prediction(torch.rand(1, 8, 3).softmax(-1)), torch.zeros(8, dtype=torch.long))
+    assert values["pavpu"] == {}
+    assert values["aurc_p_value"] is None
