@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import contextual_dropout as cd
 from contextual_dropout.stochastic import Stochastic
 from tests.baselines.problems import METHODS, NETWORKS, STOCHASTIC, batch, build, digits, log_likelihood, step
-from tests.test_predict import assert_same_distribution
+from tests.predictions import assert_same_distribution
 
 EVERY = [(method, network) for method in METHODS for network in NETWORKS]
 every = pytest.mark.parametrize(("method", "network"), EVERY)

@@ -25,6 +25,7 @@ def learnable_dropout(model: Model, p: float | None = None, **options: Any) -> M
         options: of :func:`contextual_dropout.contextualize`.
 
     Example:
+        >>> import torch
         >>> model = learnable_dropout(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 3)))
         >>> keep = model[1].eval().keep_probability(torch.randn(5, 8))
         >>> bool((keep == keep[0]).all())
