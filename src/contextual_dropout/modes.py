@@ -11,7 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.stochastic import Stochastic
 
-__all__ = ["sampling"]
+__all__ = ["sampling", "sampling_among"]
 
 #: Modules that do nothing in training mode but dropout of their own.
 _DROPOUT = (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)
@@ -37,7 +37,13 @@ def sampling(model: nn.Module) -> Iterator[None]:
         >>> torch.equal(model(x), model(x))
         True
     """
-    modules = list(model.modules())
+    with sampling_among(list(model.modules())):
+        yield
+
+
+@contextmanager
+def sampling_among(modules: list[nn.Module]) -> Iterator[None]:
+    """As :func:`sampling`, for all modules of a model, which the caller has already collected."""
     training = [module.training for module in modules]
     layers = [module for module in modules if isinstance(module, Stochastic)]
     were_sampling = [layer.sampling for layer in layers]

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from contextual_dropout import batching
 from contextual_dropout.folding import Folded, folded
@@ -70,18 +70,23 @@ class Passes:
     ) -> None:
         self.model = model
         self.pick = pick
-        self._given, self._structure = tree_flatten((inputs, keywords))
-        self._one_leaf = not keywords and len(inputs) == 1 and len(self._given) == 1 and self._given[0] is inputs[0]
+        self._one_leaf = not keywords and len(inputs) == 1 and isinstance(inputs[0], Tensor)
+        self._given: list[Any] = list(inputs)
+        self._structure: TreeSpec | None = None  # of one tensor, there is none to take apart
+        if not self._one_leaf:
+            self._given, self._structure = tree_flatten((inputs, keywords))
         self._buffers = BufferState(all_buffers(self.modules))
         self._take_copies()
 
     def __call__(self) -> Tensor:
+        if self._structure is None:
+            return self.pick(self.model(*self._copies))
         inputs, keywords = tree_unflatten(self._copies, self._structure)
         return self.pick(self.model(*inputs, **keywords))
 
     @property
     def only_input(self) -> Any:
-        """What the model is given, if it is one positional argument without structure; else None."""
+        """What the model is given, if it is one tensor; else None."""
         return self._copies[0] if self._one_leaf else None
 
     def tensors(self) -> list[Tensor]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.modes import sampling
+from contextual_dropout.modes import sampling_among
 from contextual_dropout.outputs import Output, picker
 from contextual_dropout.passes import Passes, run_passes
 from contextual_dropout.prediction import MultilabelPrediction, Prediction
@@ -119,9 +119,8 @@ def _sampled(passes: Passes, samples: int, rows: int | None, seed: int) -> Tenso
 @contextmanager
 def _without_trace(passes: Passes) -> Iterator[None]:
     """Dropout samples inside; modes and buffers are as before afterwards."""
-    switch = sampling(passes.model) if isinstance(passes.model, nn.Module) else nullcontext()
     try:
-        with switch:
+        with sampling_among(passes.modules):
             yield
     finally:
         passes.renew()
