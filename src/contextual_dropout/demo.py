@@ -1,4 +1,4 @@
-"""``make demo``: noisy digits, four kinds of dropout, and what each says about its own certainty.
+"""``make demo``: noisy digits, five kinds of dropout, and what each says about its own certainty.
 
 Trains the paper's kind of MLP on scikit-learn's embedded digits with Gaussian noise on the pixels, prints a table and
 draws two figures: all methods side by side, and single digits with the class probabilities under sampled masks.
