@@ -10,7 +10,7 @@ from tests.experiments.tiny import tiny
 
 OWN = """
 base: {data: digits, epochs: 3, options: {reduction: 4, temperature: 0.1}}
-settings: {noisy: {noise_sd: 0.5}, clean: {noise_sd: 0.0}}
+settings: {noisy: {noise_sd: 0.5}, clean: {noise_sd: 0.0, methods: {second: {p: 0.5}}}}
 methods:
   first: {conversion: contextualize, options: {temperature: 1.0}}
   second: {conversion: mc_dropout}
@@ -35,6 +35,13 @@ def test_differences_are_laid_over_the_base_mapping_by_mapping(own: Path) -> Non
     config = load_experiment(own).run("noisy", "first", 3, "full", p=0.3)
     assert config.options == {"reduction": 4, "temperature": 1.0}
     assert (config.epochs, config.noise_sd, config.p, config.name) == (3, 0.5, 0.3, "own/noisy/first/seed-3")
+
+
+def test_a_setting_can_have_values_of_its_own_for_a_method(own: Path) -> None:
+    experiment = load_experiment(own)
+    rates = [experiment.run(setting, "second", 0, "full").p for setting in ("noisy", "clean")]
+    assert rates == [0.2, 0.5]
+    assert experiment.run("clean", "first", 0, "full").p == 0.2
 
 
 def test_a_preset_runs_setting_by_setting_and_seed_by_seed(own: Path) -> None:

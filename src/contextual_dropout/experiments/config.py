@@ -3,7 +3,7 @@
 .. code-block:: yaml
 
     base: {epochs: 200, ...}             # fields of RunConfig
-    settings: {noisy: {noise_sd: 1.0}}   # what differs between data settings
+    settings: {noisy: {noise_sd: 1.0}}   # what differs between data settings; methods: within one, for a method
     methods: {mc-bernoulli: {...}}       # what differs between methods
     presets: {quick: {base: {...}, seeds: {noisy: 2}}}
 """
@@ -132,14 +132,15 @@ class Experiment:
     presets: dict[str, dict[str, Any]]
 
     def run(self, setting: str, method: str, seed: int, preset: str, **overrides: Any) -> RunConfig:
-        """One run: base, preset, setting, method and ``overrides``, each over what comes before it."""
+        """One run: base, preset, setting, method, the setting's own values for the method and ``overrides``.
+
+        Each goes over what comes before it.
+        """
         chosen = _choose("preset", preset, self.presets)
+        of_setting = dict(_choose("setting", setting, self.settings))
+        of_method = of_setting.pop("methods", {}).get(method, {})
         values = _merged(
-            self.base,
-            chosen.get("base", {}),
-            _choose("setting", setting, self.settings),
-            self._method(method, chosen),
-            overrides,
+            self.base, chosen.get("base", {}), of_setting, self._method(method, chosen), of_method, overrides
         )
         name = chosen.get("name", self.name)
         return RunConfig.from_dict({**values, "experiment": name, "setting": setting, "method": method, "seed": seed})
