@@ -70,6 +70,12 @@ def test_the_digest_stands_for_all_values_and_survives_json() -> None:
     assert len({config.digest, *(other.digest for other in others)}) == 5
 
 
+def test_a_value_that_is_as_by_default_does_not_change_the_digest() -> None:
+    values = tiny().to_dict()
+    assert RunConfig.from_dict({name: value for name, value in values.items() if name != "batch_size"}) == tiny()
+    assert tiny(batch_size=128).digest == tiny().digest != tiny(batch_size=64).digest
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -111,9 +111,13 @@ class RunConfig:
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that stand for all values."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        """Twelve hexadecimal digits that stand for all values.
+
+        Those that are as by default do not count, so that a field that is added later leaves older records valid.
+        """
+        defaults = RunConfig("", "", "", 0).to_dict()
+        values = {name: value for name, value in self.to_dict().items() if value != defaults[name]}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
