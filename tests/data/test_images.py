@@ -21,6 +21,16 @@ def test_inputs_are_rows_from_0_to_1() -> None:
     assert torch.equal(inputs, torch.tensor([[0.0, 1.0, 0.2, 0.4]]))
 
 
+def test_pixels_have_channels_in_grey_and_in_colour() -> None:
+    assert some().pixels().shape == (6, 1, 2, 3)
+    assert torch.equal(some().pixels().flatten(1), some().inputs())
+    coloured = LabelledImages(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 2, 2), torch.tensor([0, 1]), ("a", "b"))
+    assert coloured.pixels().dtype == torch.float32
+    assert torch.equal(coloured.pixels() * 255, coloured.images.float())
+    assert coloured.inputs().shape == (2, 12)
+    assert coloured.subset([1]).pixels().shape == (1, 3, 2, 2)
+
+
 def test_the_digest_is_that_of_the_images_then_the_labels() -> None:
     data = some()
     content = bytes(range(36)) + b"".join(label.to_bytes(8, "little") for label in (0, 1, 2, 0, 1, 2))
@@ -71,6 +81,7 @@ def test_a_data_set_cannot_be_reassigned() -> None:
     ("images", "labels", "message"),
     [
         (torch.zeros(2, 4, dtype=torch.uint8), torch.zeros(2).long(), r"images are \(2, 4\) of torch.uint8: expected"),
+        (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(2).long(), r"images are \(2, 4, 4, 3\) of torch.uint8: expected"),
         (torch.zeros(2, 4, 4), torch.zeros(2).long(), r"images are \(2, 4, 4\) of torch.float32: expected"),
         (torch.zeros(2, 4, 4).byte(), torch.zeros(3).long(), r"labels are \(3,\) of torch.int64: expected \(2,\)"),
         (torch.zeros(2, 4, 4).byte(), torch.zeros(2).byte(), r"labels are \(2,\) of torch.uint8: expected"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from contextual_dropout.data.noise import check_sd, gaussian_noise
 
-__all__ = ["Batches"]
+__all__ = ["Augment", "Batches"]
+
+#: Makes of a batch another one of as many examples, drawing from the generator.
+Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class Batches:
@@ -24,6 +27,8 @@ class Batches:
         labels: (N, ...), on the device of the inputs.
         batch_size: B; the last batch of an epoch has the N mod B that are left, if any.
         noise_sd: see :func:`~contextual_dropout.data.gaussian_noise`; 0 draws none.
+        augment: what is done to every batch before the noise comes, such as
+            :func:`~contextual_dropout.data.augment.crop_and_flip`.
 
     Example:
         >>> batches = Batches(torch.rand(10, 4), torch.arange(10), batch_size=4, noise_sd=0.1)
@@ -34,7 +39,14 @@ class Batches:
         3
     """
 
-    def __init__(self, inputs: Tensor, labels: Tensor, batch_size: int, noise_sd: float = 0.0) -> None:
+    def __init__(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        batch_size: int,
+        noise_sd: float = 0.0,
+        augment: Augment | None = None,
+    ) -> None:
         if not inputs.is_floating_point():
             raise ValueError(f"inputs are of {inputs.dtype}: expected floating point; pass LabelledImages.inputs()")
         if len(inputs) != len(labels) or len(inputs) < 1:
@@ -42,13 +54,14 @@ class Batches:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: expected at least 1")
         check_sd(noise_sd)
-        self.inputs, self.labels, self.batch_size, self.noise_sd = inputs, labels, batch_size, noise_sd
+        self.inputs, self.labels, self.batch_size = inputs, labels, batch_size
+        self.noise_sd, self.augment = noise_sd, augment
 
     def __len__(self) -> int:
         return -(-len(self.inputs) // self.batch_size)
 
     def epoch(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """All examples once; the order, then the noise of every batch, are drawn from ``generator``.
+        """All examples once; the order, then augmentation and noise batch by batch, are drawn from ``generator``.
 
         Args:
             generator: on the device of the inputs. Its state afterwards is where the next epoch starts from.
@@ -60,5 +73,14 @@ class Batches:
         for start in range(0, len(order), self.batch_size):
             rows = order[start : start + self.batch_size]
             x = self.inputs.index_select(0, rows)  # half the time of inputs[rows]
+            if self.augment is not None:
+                x = _augmented(x, generator, self.augment)
             noisy = gaussian_noise(x, self.noise_sd, generator) if self.noise_sd else x
             yield noisy, self.labels.index_select(0, rows)
+
+
+def _augmented(x: Tensor, generator: torch.Generator, augment: Augment) -> Tensor:
+    augmented = augment(x, generator)
+    if len(augmented) != len(x):
+        raise ValueError(f"augment made {len(augmented)} examples of {len(x)}: expected as many")
+    return augmented

@@ -1,4 +1,4 @@
-"""Labelled grey-scale images in memory."""
+"""Labelled images in memory, grey or in colour."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LabelledImages:
     """N images of H times W pixels with one label each.
 
     Args:
-        images: (N, H, W) uint8, 0 is black.
+        images: (N, H, W) uint8, 0 is black; in colour (N, 3, H, W), red, green and blue.
         labels: (N,) int64, indices of ``classes``.
         classes: the names of the classes.
 
@@ -32,6 +32,8 @@ class LabelledImages:
         >>> data = LabelledImages(images, torch.tensor([1, 0]), ("a", "b"))
         >>> len(data), data.inputs()
         (2, tensor([[0.0000, 1.0000], [0.2000, 0.0000]]))
+        >>> data.pixels().shape
+        torch.Size([2, 1, 1, 2])
         >>> data.subset([1]).labels
         tensor([0])
         >>> data.sha256[:8]
@@ -58,13 +60,20 @@ class LabelledImages:
         return LabelledImages(self.images[chosen], self.labels[chosen], self.classes)
 
     def inputs(self) -> Tensor:
-        """(N, H W) float32 from 0 to 1: one row an image."""
+        """(N, H W), in colour (N, 3 H W), float32 from 0 to 1: one row an image."""
         return self.images.flatten(1).float().div_(255)
+
+    def pixels(self) -> Tensor:
+        """(N, C, H, W) float32 from 0 to 1, with C = 1 for grey images and 3 for coloured ones."""
+        images = self.images if self.images.ndim == 4 else self.images.unsqueeze(1)
+        return images.float().div_(255)
 
 
 def _check(images: Tensor, labels: Tensor, classes: tuple[str, ...]) -> None:
-    if images.ndim != 3 or images.dtype != torch.uint8:
-        raise DataError(f"images are {tuple(images.shape)} of {images.dtype}: expected (N, H, W) of torch.uint8")
+    if not (images.ndim == 3 or (images.ndim == 4 and images.shape[1] == 3)) or images.dtype != torch.uint8:
+        raise DataError(
+            f"images are {tuple(images.shape)} of {images.dtype}: expected (N, H, W) or (N, 3, H, W) of torch.uint8"
+        )
     if labels.shape != images.shape[:1] or labels.dtype != torch.int64:
         raise DataError(
             f"labels are {tuple(labels.shape)} of {labels.dtype}: expected ({len(images)},) of torch.int64, one per "

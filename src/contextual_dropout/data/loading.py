@@ -7,18 +7,19 @@ import os
 import torch
 from torch import Tensor
 
+from contextual_dropout.data.cifar import read_cifar
 from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.fetch import Progress
 from contextual_dropout.data.idx import read_idx
 from contextual_dropout.data.images import LabelledImages
 from contextual_dropout.data.locate import locate
-from contextual_dropout.data.sources import SOURCES, SPLITS
+from contextual_dropout.data.sources import CIFAR, SOURCES, SPLITS
 from contextual_dropout.data.splits import split_validation
 
-__all__ = ["NAMES", "digits", "fashion_mnist", "kmnist", "load", "mnist"]
+__all__ = ["NAMES", "cifar10", "cifar100", "digits", "fashion_mnist", "kmnist", "load", "mnist"]
 
 #: What :func:`load` knows.
-NAMES = (*SOURCES, "digits")
+NAMES = (*SOURCES, *CIFAR, "digits")
 
 #: Of scikit-learn's 1,797 digits, 450 are the test split; which ones, split_validation tells with this seed.
 DIGITS_TEST, DIGITS_SEED = 450, 0
@@ -30,7 +31,7 @@ def load(name: str, split: str, directory: Directory | None = None, progress: Pr
     """A data set by name, from where :mod:`contextual_dropout.data.locate` finds it.
 
     Args:
-        name: ``"mnist"``, ``"fashion-mnist"``, ``"kmnist"`` or ``"digits"``.
+        name: ``"mnist"``, ``"fashion-mnist"``, ``"kmnist"``, ``"cifar10"``, ``"cifar100"`` or ``"digits"``.
         split: ``"train"`` or ``"test"``.
         directory: the only folder to look for the files in; by default the environment variable
             ``CONTEXTUAL_DROPOUT_DATA``, the cache and the official mirror.
@@ -51,6 +52,8 @@ def load(name: str, split: str, directory: Directory | None = None, progress: Pr
     if name == "digits":
         return digits(split)
     paths = locate(name, split, directory, progress)
+    if name in CIFAR:
+        return read_cifar(CIFAR[name], split, paths)
     images, labels = (read_idx(path) for path in paths)
     try:
         data = LabelledImages(images, _int64(labels), SOURCES[name].classes)
@@ -73,6 +76,16 @@ def fashion_mnist(split: str, directory: Directory | None = None) -> LabelledIma
 def kmnist(split: str, directory: Directory | None = None) -> LabelledImages:
     """Cursive Japanese characters (Clanuwat et al. 2018), in the sizes of MNIST; licence CC BY-SA 4.0."""
     return load("kmnist", split, directory)
+
+
+def cifar10(split: str, directory: Directory | None = None) -> LabelledImages:
+    """Photographs of 10 things (Krizhevsky 2009): 50,000 to train, 10,000 to test, 32 by 32 pixels in colour."""
+    return load("cifar10", split, directory)
+
+
+def cifar100(split: str, directory: Directory | None = None) -> LabelledImages:
+    """Photographs of 100 things, in the sizes of CIFAR-10; the labels are the fine ones."""
+    return load("cifar100", split, directory)
 
 
 def digits(split: str) -> LabelledImages:

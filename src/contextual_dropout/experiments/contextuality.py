@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.predict import predict
+from contextual_dropout.prediction import Prediction
 from contextual_dropout.randomness import isolated
 
 __all__ = ["contextuality", "drop_probabilities"]
@@ -32,7 +33,8 @@ def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, see
     with torch.no_grad():
         changed = (model.eval()(x).argmax(1) != frozen.eval()(x).argmax(1)).sum().item()
     both = {
-        name: predict(each, x, samples=samples, seed=seed) for name, each in (("contextual", model), ("frozen", frozen))
+        name: Prediction(predict(each, x, samples=samples, seed=seed).samples.cpu())
+        for name, each in (("contextual", model), ("frozen", frozen))
     }
     return {
         "sites": {
@@ -54,7 +56,7 @@ def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, see
 def drop_probabilities(model: nn.Module, x: Tensor, labels: Tensor, predicted: Tensor, seed: int) -> dict[str, Any]:
     """Quantiles over samples of the mean drop probability of each site: all, right and wrong, and by class."""
     with isolated(seed, [x.device]):
-        keep = keep_probabilities(model, x)
+        keep = {name: probability.cpu() for name, probability in keep_probabilities(model, x).items()}
     right = predicted == labels
     groups = {"all": torch.ones_like(right), "right": right, "wrong": ~right}
     groups |= {f"class {label}": labels == label for label in sorted(set(labels.tolist()))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from contextual_dropout.data import DataError, load, noisy_copies
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.examples import Examples
+from contextual_dropout.experiments.examples import Examples, inputs_for, normaliser
 from contextual_dropout.experiments.seeds import derived_seed
 from contextual_dropout.metrics import (
     OutOfDistribution,
@@ -26,6 +27,7 @@ from contextual_dropout.metrics import (
 from contextual_dropout.predict import predict
 from contextual_dropout.prediction import Prediction
 from contextual_dropout.stochastic import Stochastic
+from contextual_dropout.streaming import predict_loader
 
 __all__ = [
     "THRESHOLDS",
@@ -83,10 +85,9 @@ def evaluate(
     for sd in noise_levels(config):
         results = []
         predictions[noise_name(sd)] = []
-        for copy in _copies(examples.test_x, sd, config):
+        for copy in noisy_inputs(examples.test_x, sd, config):
             prediction = _predict(model, copy, config)
-            with torch.no_grad():
-                point = (model.eval()(copy).argmax(1) == examples.test_y).double().mean().item()
+            point = (point_labels(model, copy, config) == examples.test_y).double().mean().item()
             results.append({"point_accuracy": 100 * point, **figures(prediction, examples.test_y)})
             predictions[noise_name(sd)].append(prediction)
         result["test"][noise_name(sd)] = averaged(results)
@@ -132,13 +133,27 @@ def _mean_of(values: list[Any]) -> Any:
     return None if values[0] is None else round(statistics.fmean(values), 6)
 
 
-def _copies(x: Tensor, sd: float, config: RunConfig) -> Iterator[Tensor]:
-    return noisy_copies(x, sd, config.noise_draws if sd > 0 else 1, TEST_NOISE_SEED)
+@torch.no_grad()
+def point_labels(model: nn.Module, x: Tensor, config: RunConfig) -> Tensor:
+    """The labels of the point estimate, on the CPU."""
+    device = next(model.parameters()).device
+    parts = torch.split(x, config.test_batch_size or max(len(x), 1))
+    return torch.cat([model.eval()(part.to(device)).argmax(1).cpu() for part in parts])
+
+
+def noisy_inputs(x: Tensor, sd: float, config: RunConfig) -> Iterator[Tensor]:
+    """The fixed noisy copies of test inputs, as the network takes them."""
+    normalise = normaliser(config)
+    return (normalise(copy) for copy in noisy_copies(x, sd, config.noise_draws if sd > 0 else 1, TEST_NOISE_SEED))
 
 
 def _predict(model: nn.Module, x: Tensor, config: RunConfig) -> Prediction:
-    samples = config.samples if is_stochastic(model) else 1
-    return predict(model, x, samples=samples, seed=derived_seed(config.seed, "prediction"))
+    samples, seed = config.samples if is_stochastic(model) else 1, derived_seed(config.seed, "prediction")
+    if config.test_batch_size is None:
+        prediction = predict(model, x.to(next(model.parameters()).device), samples=samples, seed=seed)
+        return replace(prediction, samples=prediction.samples.cpu())
+    streamed: Prediction = predict_loader(model, torch.split(x, config.test_batch_size), samples=samples, seed=seed)
+    return streamed
 
 
 def _aurc(uncertainty: Tensor, correct: Tensor) -> float:
@@ -157,11 +172,11 @@ def _pavpu(prediction: Prediction, correct: Tensor, threshold: float) -> dict[st
 def _other_data(name: str, config: RunConfig, directory: Any) -> Tensor | None:
     """The test images of another data set under the run's own noise; None where they cannot be had."""
     try:
-        x = load(name, "test", directory).inputs()
+        x = inputs_for(config, load(name, "test", directory))
     except DataError:
         return None
     x = x if config.test_examples is None else x[: config.test_examples]
-    return next(noisy_copies(x, config.noise_sd, 1, TEST_NOISE_SEED))
+    return next(noisy_inputs(x, config.noise_sd, config))
 
 
 def _detection(inside: Prediction, outside: Prediction) -> dict[str, dict[str, float]]:

@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from contextual_dropout.data import LabelledImages, load, split_validation
-from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.data.augment import (
+    CIFAR_MEAN,
+    CIFAR_STD,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    crop_and_flip,
+    flip,
+    normalize,
+    random_resized_crop,
+)
+from contextual_dropout.data.batches import Augment
+from contextual_dropout.experiments.config import ConfigError, RunConfig
+from contextual_dropout.experiments.methods import FLAT
 
-__all__ = ["Examples", "load_examples"]
+__all__ = ["Examples", "augmenter", "inputs_for", "load_examples", "normaliser"]
+
+
+def _resized_crop_and_flip(x: Tensor, generator: torch.Generator) -> Tensor:
+    return flip(random_resized_crop(x, (x.shape[-2], x.shape[-1]), generator=generator), generator)
+
+
+NORMALISATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "cifar": partial(normalize, mean=CIFAR_MEAN, std=CIFAR_STD),
+    "imagenet": partial(normalize, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+}
+AUGMENTATIONS: dict[str, Augment | None] = {
+    "none": None,
+    "crop-flip": crop_and_flip,
+    "resized-crop-flip": _resized_crop_and_flip,
+}
 
 
 @dataclass(frozen=True)
@@ -19,7 +49,7 @@ class Examples:
     """Inputs in [0, 1] without noise, and labels.
 
     Attributes:
-        x: training inputs (N, D).
+        x: training inputs, (N, D) or (N, C, H, W).
         y: training labels (N,).
         test_x: inputs to evaluate on, of the test set or the validation split.
         test_y: their labels.
@@ -44,7 +74,29 @@ def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = 
         test = load(config.data, "test", directory)
     train, test = _first(train, config.train_examples), _first(test, config.test_examples)
     hashes = {"train": train.sha256, config.split: test.sha256}
-    return Examples(train.inputs(), train.labels, test.inputs(), test.labels, train.classes, hashes)
+    x, test_x = inputs_for(config, train), inputs_for(config, test)
+    return Examples(x, train.labels, test_x, test.labels, train.classes, hashes)
+
+
+def inputs_for(config: RunConfig, images: LabelledImages) -> Tensor:
+    """Pixels from 0 to 1 in the shape that the run's network takes."""
+    return images.inputs() if config.network in FLAT else images.pixels()
+
+
+def normaliser(config: RunConfig) -> Callable[[Tensor], Tensor]:
+    """What is done to inputs after noise came upon them."""
+    if config.normalisation not in NORMALISATIONS:
+        raise ConfigError(
+            f"unknown normalisation {config.normalisation!r}: expected one of {', '.join(NORMALISATIONS)}"
+        )
+    return NORMALISATIONS[config.normalisation]
+
+
+def augmenter(config: RunConfig) -> Augment | None:
+    """What is done to training inputs before noise comes upon them."""
+    if config.augmentation not in AUGMENTATIONS:
+        raise ConfigError(f"unknown augmentation {config.augmentation!r}: expected one of {', '.join(AUGMENTATIONS)}")
+    return AUGMENTATIONS[config.augmentation]
 
 
 def _first(images: LabelledImages, count: int | None) -> LabelledImages:

@@ -1,9 +1,11 @@
-"""From a configuration to a network and its objective."""
+"""From a configuration to a network, its objective and its optimizer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,16 +15,18 @@ from contextual_dropout.baselines import PenalisedLikelihood
 from contextual_dropout.conversion.convert import contextualize, sites
 from contextual_dropout.conversion.parameters import parameter_groups
 from contextual_dropout.experiments.config import ConfigError, RunConfig
-from contextual_dropout.models import mlp
+from contextual_dropout.models import load_weights, mlp, resnet18, wide_resnet
 from contextual_dropout.objective import ELBO, Step
 from contextual_dropout.schedules import LinearWarmup
 
-__all__ = ["CONVERSIONS", "build_model", "build_objective", "build_optimizer"]
+__all__ = ["CONVERSIONS", "FLAT", "NETWORKS", "build_model", "build_objective", "build_optimizer", "rate_factor"]
 
 Objective = Callable[[Callable[[], Tensor]], Step]
+Choice = TypeVar("Choice")
 
 #: The verbs that a configuration may name.
 CONVERSIONS: dict[str, Callable[..., nn.Module]] = {
+    "none": lambda model: model,
     "mc_dropout": baselines.mc_dropout,
     "gaussian_dropout": baselines.gaussian_dropout,
     "concrete_dropout": baselines.concrete_dropout,
@@ -32,17 +36,37 @@ CONVERSIONS: dict[str, Callable[..., nn.Module]] = {
     "learnable_dropout": baselines.learnable_dropout,
     "contextualize": contextualize,
 }
+#: Networks for images (C, H, W); those of :data:`FLAT` take flat inputs.
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "wide_resnet": wide_resnet, "resnet18": resnet18}
+FLAT = ("mlp",)
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
-def build_model(config: RunConfig, features: int, classes: int) -> nn.Module:
-    """The network of a run, with parameters drawn from its seed."""
-    if config.conversion not in CONVERSIONS:
-        raise ConfigError(f"unknown conversion {config.conversion!r}: expected one of {', '.join(CONVERSIONS)}")
+def build_model(config: RunConfig, shape: tuple[int, ...], classes: int, weights: Path | None = None) -> nn.Module:
+    """The network of a run, with parameters drawn from its seed.
+
+    Args:
+        config: the run.
+        shape: of one input.
+        classes: logits.
+        weights: of the plain network, to start from.
+    """
+    convert = _choose("conversion", config.conversion, CONVERSIONS)
     torch.manual_seed(config.seed)
-    model = CONVERSIONS[config.conversion](mlp(features, config.hidden, classes, config.p), **config.options)
+    plain = _plain(config, shape, classes)
+    if weights is not None:
+        load_weights(plain, weights)
+    model = convert(plain, **config.options)
     with torch.no_grad():
-        model.eval()(torch.zeros(1, features))  # lazy layers get their shapes
+        model.eval()(torch.zeros(1, *shape))  # lazy layers get their shapes
     return model
+
+
+def _plain(config: RunConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
+    build = _choose("network", config.network, NETWORKS)
+    if config.network in FLAT:
+        return build(math.prod(shape), config.hidden, classes, config.p, **config.network_options)
+    return build(classes=classes, p=config.p, **config.network_options)
 
 
 def build_objective(config: RunConfig, model: nn.Module, examples: int, steps_per_epoch: int) -> Objective:
@@ -57,11 +81,26 @@ def build_objective(config: RunConfig, model: nn.Module, examples: int, steps_pe
 
 
 def build_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Adam, with learning rates of their own for encoders and priors where the configuration has them."""
-    options: dict[str, Any] = {"lr": 1e-3} | config.optimizer
+    """Of the configuration's name, with learning rates of their own for encoders and priors where it has them."""
+    options: dict[str, Any] = {"name": "adam", "lr": 1e-3} | config.optimizer
+    build = _choose("optimizer", options.pop("name"), OPTIMIZERS)
+    for key in ("milestones", "factor"):
+        options.pop(key, None)
     groups: dict[str, dict[str, Any]] = {
         name: {"lr": options.pop(f"{name}_lr")} for name in ("phi", "eta") if f"{name}_lr" in options
     }
-    weight_decay = options.pop("weight_decay", 0.0)
-    groups["theta"] = {"weight_decay": weight_decay}
-    return torch.optim.Adam(parameter_groups(model, **groups), fused=True, **options)
+    groups["theta"] = {"weight_decay": options.pop("weight_decay", 0.0)}
+    return build(parameter_groups(model, **groups), fused=True, **options)
+
+
+def rate_factor(config: RunConfig, epoch: int) -> float:
+    """What all learning rates are multiplied by in an epoch: ``factor`` for every milestone that has passed."""
+    passed = sum(epoch >= milestone for milestone in config.optimizer.get("milestones", ()))
+    factor: float = config.optimizer.get("factor", 0.1)
+    return math.pow(factor, passed)
+
+
+def _choose(kind: str, name: str, choices: dict[str, Choice]) -> Choice:
+    if name not in choices:
+        raise ConfigError(f"unknown {kind} {name!r}: expected one of {', '.join(choices)}")
+    return choices[name]

@@ -18,9 +18,11 @@ __all__ = ["load_network", "save_network"]
 FILE = "model.safetensors"
 
 
-def save_network(directory: Path, model: nn.Module, config: RunConfig, features: int, classes: tuple[str, ...]) -> None:
+def save_network(
+    directory: Path, model: nn.Module, config: RunConfig, shape: tuple[int, ...], classes: tuple[str, ...]
+) -> None:
     """Write ``model.safetensors``, with the configuration in its metadata."""
-    metadata = {"config": json.dumps(config.to_dict()), "features": str(features), "classes": json.dumps(classes)}
+    metadata = {"config": json.dumps(config.to_dict()), "shape": json.dumps(shape), "classes": json.dumps(classes)}
     with replace_file(directory / FILE) as temporary:
         save_file({name: value.contiguous() for name, value in model.state_dict().items()}, temporary, metadata)
 
@@ -40,7 +42,7 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
         config = RunConfig.from_dict(json.loads(metadata["config"]))
         classes = tuple(json.loads(metadata["classes"]))
-        model = build_model(config, int(metadata["features"]), len(classes))
+        model = build_model(config, tuple(json.loads(metadata["shape"])), len(classes))
         model.load_state_dict(state)
     except (SafetensorError, KeyError, ValueError, ConfigError, RuntimeError) as error:
         raise ValueError(f"{path} is not a network of a run of this version ({error})") from error

@@ -14,7 +14,11 @@ from torch import Tensor
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.files import read_json, write_json
 
-__all__ = ["Results"]
+__all__ = ["NotReady", "Results"]
+
+
+class NotReady(RuntimeError):
+    """A run that has to be done before this one is not done."""
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,15 @@ from torch import nn
 
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.conversion.parameters import count_parameters
-from contextual_dropout.data import noisy_copies
 from contextual_dropout.encoder import GlobalLogits
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.contextuality import contextuality, drop_probabilities
-from contextual_dropout.experiments.evaluation import TEST_NOISE_SEED, Predictions, evaluate, noise_name
+from contextual_dropout.experiments.evaluation import Predictions, evaluate, noise_name, noisy_inputs
 from contextual_dropout.experiments.examples import Examples, load_examples
 from contextual_dropout.experiments.files import locked, replace_file
-from contextual_dropout.experiments.networks import save_network
+from contextual_dropout.experiments.networks import FILE, save_network
 from contextual_dropout.experiments.provenance import provenance
-from contextual_dropout.experiments.results import Results
+from contextual_dropout.experiments.results import NotReady, Results
 from contextual_dropout.experiments.seeds import derived_seed
 from contextual_dropout.experiments.training import train
 
@@ -54,7 +53,7 @@ def run(
             return done
         origin = provenance()
         examples = load_examples(config, data_directory)
-        trained = train(config, examples, directory, progress)
+        trained = train(config, examples, directory, progress, weights=_weights(config, results))
         evaluation, predictions = evaluate(trained.model, config, examples, data_directory)
         steps = config.epochs * -(-len(examples.x) // config.batch_size)
         record = {
@@ -73,24 +72,35 @@ def run(
             **evaluation,
             **_of_sites(trained.model, config, examples, predictions),
         }
-        save_network(directory, trained.model, config, examples.x.shape[1], examples.classes)
+        save_network(directory, trained.model, config, tuple(examples.x.shape[1:]), examples.classes)
         _save_predictions(directory / "predictions.safetensors", predictions)
         results.write(config, record)
         (directory / "checkpoint.pt").unlink(missing_ok=True)
         return record
 
 
+def _weights(config: RunConfig, results: Results) -> Path | None:
+    """The trained network that the run goes on with."""
+    if config.start_from is None:
+        return None
+    path = results.work / config.start_from.format(seed=config.seed) / FILE
+    if not path.exists():
+        raise NotReady(f"{config.name} starts from {path.parent}, which is not trained yet: do that run first")
+    return path
+
+
 def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictions: Predictions) -> dict[str, Any]:
-    """What is known of networks with sites only."""
+    """What is known of networks with sites only; from as many test examples as are predicted at a time."""
     found = sites(model)
     if not found:
         return {}
-    x = next(noisy_copies(examples.test_x, config.noise_sd, 1, TEST_NOISE_SEED))
-    label = predictions[noise_name(config.noise_sd)][0].label
+    count = config.test_batch_size or len(examples.test_y)
+    x = next(noisy_inputs(examples.test_x[:count], config.noise_sd, config)).to(next(model.parameters()).device)
+    y, label = examples.test_y[:count], predictions[noise_name(config.noise_sd)][0].label[:count]
     seed = derived_seed(config.seed, "prediction")
-    result = {"drop_probabilities": drop_probabilities(model, x, examples.test_y, label, seed)}
+    result = {"drop_probabilities": drop_probabilities(model, x, y, label, seed)}
     if not any(isinstance(site.encoder, GlobalLogits) for site in found.values()):
-        result["contextuality"] = contextuality(model, x, examples.test_y, config.samples, seed)
+        result["contextuality"] = contextuality(model, x, y, config.samples, seed)
     return result
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.files import Busy
-from contextual_dropout.experiments.results import Results
+from contextual_dropout.experiments.results import NotReady, Results
 
 #: A killed worker (out of memory?) ends its pool; runs resume from their checkpoints in a new one, so often.
 MOST_POOLS = 5
@@ -67,14 +67,25 @@ def sweep(
     todo = [config for config in configs if results.read(config) is None]
     watcher.planned(todo, len(configs) - len(todo))
     failures: list[Failure] = []
-    for _ in range(MOST_POOLS):
-        _in_a_pool(todo, results, processes, data_directory, watcher, failures)
-        if not todo:
+    fruitless = 0
+    while todo:
+        before = len(todo)
+        waiting = _in_a_pool(todo, results, processes, data_directory, watcher, failures)
+        if len(todo) < before:
+            fruitless = 0
+        elif len(waiting) == len(todo):  # for runs that are not among these, or failed
+            for failure in waiting:
+                failures.append(failure)
+                watcher.failed(failure)
             return failures
-    raise RuntimeError(
-        f"worker processes were killed {MOST_POOLS} times, the last time with {len(todo)} runs to do: is there enough "
-        "memory? Start again with fewer processes; finished epochs are not lost"
-    )
+        else:
+            fruitless += 1
+        if fruitless == MOST_POOLS:
+            raise RuntimeError(
+                f"worker processes were killed {fruitless} times before any of {len(todo)} runs ended: is there enough "
+                "memory? Start again with fewer processes; finished epochs are not lost"
+            )
+    return failures
 
 
 def _in_a_pool(
@@ -84,17 +95,24 @@ def _in_a_pool(
     data_directory: str | os.PathLike[str] | None,
     watcher: Watcher,
     failures: list[Failure],
-) -> None:
-    """Until all is done, or a worker is killed; what ended is taken from ``todo``."""
+) -> list[Failure]:
+    """Until all is done, or a worker is killed; what ended is taken from ``todo``. Those that wait for other runs."""
+    waiting: list[Failure] = []
     context = multiprocessing.get_context("spawn")
     news = context.Queue()  # a new one for each pool: a killed writer may have left it locked
     with suppress(BrokenProcessPool), ProcessPoolExecutor(processes, context, _begin, (news,)) as pool:
         running = {pool.submit(_work, config, results, data_directory): config for config in todo}
-        _follow(running, todo, news, watcher, failures)
+        _follow(running, todo, news, watcher, failures, waiting)
+    return waiting
 
 
 def _follow(
-    running: dict[Future[Any], RunConfig], todo: list[RunConfig], news: Any, watcher: Watcher, failures: list[Failure]
+    running: dict[Future[Any], RunConfig],
+    todo: list[RunConfig],
+    news: Any,
+    watcher: Watcher,
+    failures: list[Failure],
+    waiting: list[Failure],
 ) -> None:
     """Until all runs have ended: tell the watcher, and take what ended from the list of what is to do."""
     pending = set(running)
@@ -107,6 +125,9 @@ def _follow(
                 record = future.result()
             except BrokenProcessPool:
                 raise
+            except NotReady as error:
+                waiting.append(Failure(config, str(error)))
+                continue
             except Exception as error:
                 message = "".join(traceback.format_exception(error)).strip()
                 failures.append(Failure(config, str(error) if isinstance(error, Busy) else message))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,22 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from lightning_fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.data import Batches, noisy_copies
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.examples import Examples
+from contextual_dropout.experiments.evaluation import point_labels
+from contextual_dropout.experiments.examples import Examples, augmenter, normaliser
 from contextual_dropout.experiments.files import load_tensors, replace_file
-from contextual_dropout.experiments.methods import build_model, build_objective, build_optimizer
+from contextual_dropout.experiments.methods import build_model, build_objective, build_optimizer, rate_factor
 from contextual_dropout.experiments.seeds import derived_seed
 
 __all__ = ["Trained", "train"]
 
 #: Epochs between two checkpoints.
 CHECKPOINT_EVERY = 5
+_MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 #: The draw of the noise on which learning curves are measured.
 CURVE_SEED = 0
 
@@ -43,12 +46,19 @@ class Trained:
 class Training:
     """One run, epoch by epoch; :meth:`state` and :meth:`restore` make it resumable."""
 
-    def __init__(self, config: RunConfig, examples: Examples, fabric: Fabric) -> None:
+    def __init__(self, config: RunConfig, examples: Examples, fabric: Fabric, weights: Path | None = None) -> None:
         self.config, self.examples, self.fabric = config, examples, fabric
-        model = build_model(config, examples.x.shape[1], len(examples.classes))
+        model = build_model(config, tuple(examples.x.shape[1:]), len(examples.classes), weights)
+        model = model.to(memory_format=_MEMORY_FORMATS[config.memory_format])  # type: ignore[call-overload]
         self.model, self.optimizer = fabric.setup(model, build_optimizer(config, model))
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.normalise = normaliser(config)
         self.batches = Batches(
-            examples.x.to(fabric.device), examples.y.to(fabric.device), config.batch_size, config.noise_sd
+            examples.x.to(fabric.device),
+            examples.y.to(fabric.device),
+            config.batch_size,
+            config.noise_sd,
+            augmenter(config),
         )
         self.objective = build_objective(config, self.model, len(examples.x), len(self.batches))
         self.epoch = 0
@@ -61,29 +71,39 @@ class Training:
         seed = self.config.seed
         torch.manual_seed(derived_seed(seed, "masks", self.epoch))
         generator = torch.Generator(self.fabric.device).manual_seed(derived_seed(seed, "batches", self.epoch))
+        factor = rate_factor(self.config, self.epoch)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = factor * rate
         self.model.train()
-        likelihood = torch.zeros((), device=self.fabric.device)
-        divergence = torch.zeros((), device=self.fabric.device)
-        for x, y in self.batches.epoch(generator):
-            step = self.objective(lambda x=x, y=y: -F.cross_entropy(self.model(x), y, reduction="none"))  # type: ignore[misc]
-            self.optimizer.zero_grad()
-            self.fabric.backward(step.loss)
-            self.optimizer.step()
-            likelihood += step.log_likelihood.sum()
-            divergence += step.kl.sum()
+        sums = torch.zeros(2, device=self.fabric.device)
+        for index, (x, y) in enumerate(self.batches.epoch(generator)):
+            sums += self._step(self.normalise(x), y, index)
+        likelihood, divergence = sums.tolist()
         self.epoch += 1
         self.cpu_seconds += time.process_time() - cpu
         self.wall_seconds += time.perf_counter() - wall
         if self.epoch % self.config.evaluate_every == 0 or self.epoch == self.config.epochs:
             count = len(self.examples.x)
-            self._note(float(likelihood) / count, float(divergence) / count)
+            self._note(likelihood / count, divergence / count)
+
+    def _step(self, x: Tensor, y: Tensor, index: int) -> Tensor:
+        """One batch; a step of the optimizer after every ``accumulate`` of them. The batch's log-likelihood and KL."""
+        step = self.objective(lambda: -F.cross_entropy(self.model(x), y, reduction="none"))
+        accumulate = self.config.accumulate
+        last = (index + 1) % accumulate == 0 or index + 1 == len(self.batches)
+        with self.fabric.no_backward_sync(self.model, enabled=not last) if accumulate > 1 else nullcontext():
+            self.fabric.backward(step.loss / accumulate if accumulate > 1 else step.loss)
+        if last:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return torch.stack([step.log_likelihood.sum(), step.kl.sum()])
 
     @torch.no_grad()
     def _note(self, log_likelihood: float, kl: float) -> None:
         """A point of the learning curve. Nothing is chosen by it."""
-        x = next(noisy_copies(self.examples.test_x, self.config.noise_sd, 1, CURVE_SEED)).to(self.fabric.device)
-        logits = self.model.eval()(x)
-        accuracy = (logits.argmax(1).cpu() == self.examples.test_y).float().mean().item()
+        x = next(noisy_copies(self.examples.test_x, self.config.noise_sd, 1, CURVE_SEED))
+        label = point_labels(self.model, self.normalise(x), self.config)
+        accuracy = (label == self.examples.test_y).float().mean().item()
         priors = [round(site.prior_keep_probability.item(), 5) for site in sites(self.model).values()]
         self.history.append(
             {
@@ -125,6 +145,8 @@ def train(
     examples: Examples,
     directory: Path,
     progress: Callable[[int], None] = lambda epoch: None,
+    *,
+    weights: Path | None = None,
     fabric: Fabric | None = None,
 ) -> Trained:
     """Train, or go on training where the checkpoint in ``directory`` stands.
@@ -134,13 +156,14 @@ def train(
         examples: its data.
         directory: where the checkpoint is.
         progress: is called with the number of epochs done.
-        fabric: device, precision and processes; the CPU without it.
+        weights: of the plain network, to start from.
+        fabric: device and processes; the CPU without it.
 
     Returns:
         The network in eval mode.
     """
-    fabric = fabric or Fabric(accelerator="cpu", devices=1)
-    training = Training(config, examples, fabric)
+    fabric = fabric or Fabric(accelerator="auto", devices=1, precision=config.precision)  # type: ignore[arg-type]
+    training = Training(config, examples, fabric, weights)
     checkpoint = directory / "checkpoint.pt"
     state = load_tensors(checkpoint) if checkpoint.exists() else None
     if state is not None and state["digest"] == config.digest:

@@ -1,0 +1,66 @@
+"""One image file, JPEG or PNG, to a tensor of a given size; from files that nobody has to trust."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from contextual_dropout.data.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["MAX_PIXELS", "SUFFIXES", "decode"]
+
+#: Images of more pixels than this are refused before they are decoded: 64 Mi, 192 MiB once decoded.
+MAX_PIXELS = 2**26
+
+#: How the names of image files end, in lower case.
+SUFFIXES = (".jpeg", ".jpg", ".png")
+
+
+def decode(content: bytes | memoryview, size: int, name: str) -> Tensor:
+    """The image, scaled to cover a square and cut to it around its middle.
+
+    A JPEG whose pixels alone are damaged may decode to other pixels: the format has no checksum.
+
+    Args:
+        content: of the file.
+        size: the side of the square.
+        name: of the file, for messages.
+
+    Returns:
+        (3, size, size) uint8; grey images and those with a palette become coloured.
+
+    Raises:
+        DataError: the file is truncated, damaged, no JPEG or PNG, or of more than :data:`MAX_PIXELS`; names it.
+
+    Example:
+        >>> from PIL import Image
+        >>> file = io.BytesIO()
+        >>> Image.new("L", (30, 20), 7).save(file, "PNG")
+        >>> decode(file.getvalue(), 16, "grey.png").unique(), decode(file.getvalue(), 16, "grey.png").shape
+        (tensor([7], dtype=torch.uint8), torch.Size([3, 16, 16]))
+    """
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise DataError("images are decoded by Pillow, which is not installed: pip install pillow") from error
+    try:
+        with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
+            _check_pixels(image)
+            coloured = image.convert("RGB")
+        if coloured.size != (size, size):
+            coloured = ImageOps.fit(coloured, (size, size), Image.Resampling.BILINEAR)
+    except Exception as error:  # the decoders of Pillow raise whatever comes: SyntaxError, struct.error, ...
+        raise DataError(f"{name} cannot be decoded ({error}): expected a sound JPEG or PNG file") from error
+    return torch.from_numpy(np.array(coloured)).permute(2, 0, 1).contiguous()
+
+
+def _check_pixels(image: Image) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"it declares {image.width} by {image.height} pixels, more than {MAX_PIXELS} in all")

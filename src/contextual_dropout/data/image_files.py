@@ -1,0 +1,70 @@
+"""The files below a folder or in a tar archive, by names that begin with ``train/`` or ``val/``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from contextual_dropout.data.errors import DataError
+from contextual_dropout.data.tar import read_tar
+
+__all__ = ["MAX_FILE", "Files"]
+
+#: Files of more bytes than this are refused: 64 MiB, far above any photograph of these sets.
+MAX_FILE = 2**26
+
+#: split / class / images / file
+DEPTH = 4
+
+
+class Files:
+    """A folder or an archive of files; may be sent to worker processes, which read an archive again."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root).expanduser()
+        if not self.root.exists():
+            raise DataError(f"{self.root} does not exist: expected a folder with train/ and val/, or a tar of one")
+        self._archive: dict[str, memoryview] | None = None
+
+    def names(self, split: str) -> list[str]:
+        """The names of all files of a split, sorted: whatever the file system or the archive says."""
+        if self.root.is_dir():
+            return sorted(_below(self.root / split, split, DEPTH - 1))
+        return sorted(name for name in self._members() if name.startswith(f"{split}/"))
+
+    def read(self, name: str) -> bytes | memoryview:
+        """The content of one of them."""
+        if not self.root.is_dir():
+            return self._members()[name]
+        path = self.root / name
+        try:
+            if (size := path.stat().st_size) > MAX_FILE:
+                raise DataError(f"{path} is {size} bytes long: expected at most {MAX_FILE}")
+            return path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error})") from error
+
+    def _members(self) -> dict[str, memoryview]:
+        if self._archive is None:
+            files = read_tar(self.root)
+            tops = {name.partition("/")[0] for name in files} - {"train", "val"}
+            nested = len(tops) == 1 and all(name.startswith(f"{min(tops)}/") for name in files)
+            only = f"{min(tops)}/" if nested else ""
+            self._archive = {name.removeprefix(only): content for name, content in files.items()}
+        return self._archive
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"root": self.root, "_archive": None}
+
+
+def _below(folder: Path, prefix: str, depth: int) -> Iterator[str]:
+    # Links are followed, for people keep ImageNet on another disk; the depth ends any circle.
+    if not folder.is_dir():
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file():
+                yield f"{prefix}/{entry.name}"
+            elif depth > 1 and entry.is_dir():
+                yield from _below(folder / entry.name, f"{prefix}/{entry.name}", depth - 1)

@@ -1,0 +1,66 @@
+"""The files in a tar archive, read where they are: nothing is extracted, so no name can lead anywhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+
+from contextual_dropout.data.compressed import read_whole
+from contextual_dropout.data.errors import DataError
+
+__all__ = ["MAX_BYTES", "read_tar"]
+
+#: Archives of more bytes than this, decompressed, are refused: 1 GiB; CIFAR takes about 0.2.
+MAX_BYTES = 2**30
+
+BLOCK = 512
+
+
+def read_tar(path: str | os.PathLike[str]) -> dict[str, memoryview]:
+    """All regular files of a tar archive, plain or compressed with gzip or xz; links and devices are left out.
+
+    Args:
+        path: the archive.
+
+    Returns:
+        From the name in the archive, without a leading ``./``, to the content, in the order of the archive. The
+        contents are views of one buffer: they take no memory of their own.
+
+    Raises:
+        DataError: the archive is missing, damaged, truncated, of more than :data:`MAX_BYTES`, or has a file twice.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     archive = os.path.join(folder, "some.tar.gz")
+        ...     with tarfile.open(archive, "w:gz") as tar:
+        ...         tar.add(tarfile.__file__, "code/tarfile.py")
+        ...     {name: bytes(content[:3]) for name, content in read_tar(archive).items()}
+        {'code/tarfile.py': b'#!/'}
+    """
+    content = memoryview(read_whole(path, MAX_BYTES)).toreadonly()
+    files: dict[str, memoryview] = {}
+    for member in _members(content, path):
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
+            continue
+        name = member.name.removeprefix("./")
+        if name in files:
+            raise DataError(f"{path} has {name} twice: expected once; pack it again")
+        files[name] = content[member.offset_data : member.offset_data + member.size]
+        if len(files[name]) != member.size:
+            raise DataError(f"{path} ends within {name}: the archive is truncated, get it again")
+    return files
+
+
+def _members(content: memoryview, path: str | os.PathLike[str]) -> list[tarfile.TarInfo]:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
+            members, end = tar.getmembers(), tar.offset
+    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, EOFError) as error:
+        raise DataError(f"{path} is not a sound tar archive ({error}): expected one, get it again") from error
+    # tarfile takes a damaged header for the end, which really is two blocks of zeros.
+    rest = bytes(content[end:])
+    if len(rest) < BLOCK or any(rest):
+        raise DataError(f"{path} is damaged or truncated after {len(members)} files: get it again")
+    return members
