@@ -4,11 +4,13 @@ import gzip
 import hashlib
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from contextual_dropout import data
 from contextual_dropout.data.sources import SOURCES
@@ -97,3 +99,25 @@ def test_without_scikit_learn_the_digits_say_what_to_install(monkeypatch: pytest
 def test_unknown_names_and_splits_are_refused(name: str, split: str) -> None:
     with pytest.raises(data.DataError, match="expected one of"):
         data.load(name, split)
+
+
+def test_tiny_imagenet_is_found_in_a_folder_or_an_archive(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny-imagenet-20"
+    for name in ("a", "b"):
+        place = folder / "train" / name / "images"
+        place.mkdir(parents=True)
+        Image.fromarray(np.full((64, 64, 3), 200, dtype=np.uint8)).save(place / "one.JPEG")
+    found = data.load("tiny-imagenet-20", "train", tmp_path)
+    assert (tuple(found.images.shape), found.classes) == ((2, 3, 64, 64), ("a", "b"))
+    other = tmp_path / "other"
+    other.mkdir()
+    with tarfile.open(other / "tiny-imagenet-20.tar.xz", "w:xz") as archive:
+        archive.add(folder / "train", "train")
+    assert data.load("tiny-imagenet-20", "train", other).sha256 == found.sha256
+
+
+def test_tiny_imagenet_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(data.DataError, match=r"none of these places(.|\n)*tiny-imagenet-20\.tar\.xz"):
+        data.load("tiny-imagenet-20", "test", tmp_path)
+    with pytest.raises(data.DataError, match="no split 'val'"):
+        data.load("tiny-imagenet-20", "val", tmp_path)

@@ -10,6 +10,8 @@ from rich.progress import DownloadColumn, Progress, TaskID
 from rich.table import Table
 
 from contextual_dropout.data import NAMES, DataError, load
+from contextual_dropout.data.loading import IMAGE_FILES
+from contextual_dropout.data.locate import find, locate_folder
 
 __all__ = ["dataset_table", "get_datasets"]
 
@@ -35,12 +37,21 @@ def get_datasets(names: list[str], directory: Path | None, console: Console) -> 
 
 def dataset_table(directory: Path | None) -> Table:
     """What is on this machine, without fetching anything."""
-    from contextual_dropout.data.locate import find
-
     table = Table(title="data sets on this machine")
     for column in ("name", *SPLITS):
         table.add_column(column)
     for name in NAMES:
-        found = ["with scikit-learn" if name == "digits" else find(name, split, directory) for split in SPLITS]
+        found = [_where(name, split, directory) for split in SPLITS]
         table.add_row(name, *(str(where) if where else "—" for where in found))
     return table
+
+
+def _where(name: str, split: str, directory: Path | None) -> str | Path | None:
+    if name == "digits":
+        return "with scikit-learn"
+    if name not in IMAGE_FILES:
+        return find(name, split, directory)
+    try:
+        return locate_folder(name, directory)
+    except DataError:
+        return None

@@ -5,7 +5,17 @@ from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.idx import read_idx
 from contextual_dropout.data.image_folder import DamagedImagesWarning, ImageFolder, read_folder
 from contextual_dropout.data.images import LabelledImages
-from contextual_dropout.data.loading import NAMES, cifar10, cifar100, digits, fashion_mnist, kmnist, load, mnist
+from contextual_dropout.data.loading import (
+    NAMES,
+    cifar10,
+    cifar100,
+    digits,
+    fashion_mnist,
+    kmnist,
+    load,
+    mnist,
+    tiny_imagenet,
+)
 from contextual_dropout.data.locate import locate
 from contextual_dropout.data.noise import gaussian_noise, noisy_copies
 from contextual_dropout.data.splits import split_validation
@@ -30,4 +40,5 @@ __all__ = [
     "read_folder",
     "read_idx",
     "split_validation",
+    "tiny_imagenet",
 ]

@@ -11,15 +11,18 @@ from contextual_dropout.data.cifar import read_cifar
 from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.fetch import Progress
 from contextual_dropout.data.idx import read_idx
+from contextual_dropout.data.image_folder import read_folder
 from contextual_dropout.data.images import LabelledImages
-from contextual_dropout.data.locate import locate
+from contextual_dropout.data.locate import locate, locate_folder
 from contextual_dropout.data.sources import CIFAR, SOURCES, SPLITS
 from contextual_dropout.data.splits import split_validation
 
-__all__ = ["NAMES", "cifar10", "cifar100", "digits", "fashion_mnist", "kmnist", "load", "mnist"]
+__all__ = ["NAMES", "cifar10", "cifar100", "digits", "fashion_mnist", "kmnist", "load", "mnist", "tiny_imagenet"]
 
+#: Sets of image files, and the side of their images.
+IMAGE_FILES = {"tiny-imagenet-20": 64, "tiny-imagenet-200": 64}
 #: What :func:`load` knows.
-NAMES = (*SOURCES, *CIFAR, "digits")
+NAMES = (*SOURCES, *CIFAR, *IMAGE_FILES, "digits")
 
 #: Of scikit-learn's 1,797 digits, 450 are the test split; which ones, split_validation tells with this seed.
 DIGITS_TEST, DIGITS_SEED = 450, 0
@@ -31,7 +34,7 @@ def load(name: str, split: str, directory: Directory | None = None, progress: Pr
     """A data set by name, from where :mod:`contextual_dropout.data.locate` finds it.
 
     Args:
-        name: ``"mnist"``, ``"fashion-mnist"``, ``"kmnist"``, ``"cifar10"``, ``"cifar100"`` or ``"digits"``.
+        name: one of :data:`NAMES`: MNIST and its like, CIFAR, Tiny ImageNet (which is not fetched), digits.
         split: ``"train"`` or ``"test"``.
         directory: the only folder to look for the files in; by default the environment variable
             ``CONTEXTUAL_DROPOUT_DATA``, the cache and the official mirror.
@@ -51,6 +54,8 @@ def load(name: str, split: str, directory: Directory | None = None, progress: Pr
         raise DataError(f"there is no data set {name!r}: expected one of {', '.join(NAMES)}")
     if name == "digits":
         return digits(split)
+    if name in IMAGE_FILES:
+        return tiny_imagenet(split, directory, name)
     paths = locate(name, split, directory, progress)
     if name in CIFAR:
         return read_cifar(CIFAR[name], split, paths)
@@ -86,6 +91,14 @@ def cifar10(split: str, directory: Directory | None = None) -> LabelledImages:
 def cifar100(split: str, directory: Directory | None = None) -> LabelledImages:
     """Photographs of 100 things, in the sizes of CIFAR-10; the labels are the fine ones."""
     return load("cifar100", split, directory)
+
+
+def tiny_imagenet(split: str, directory: Directory | None = None, name: str = "tiny-imagenet-20") -> LabelledImages:
+    """Colour photographs of 64 by 64 pixels, cut from ImageNet (Stanford CS231N 2015); its validation part tests."""
+    if split not in SPLITS:
+        raise DataError(f"{name} has no split {split!r}: expected one of {', '.join(SPLITS)}")
+    part = "train" if split == "train" else "val"
+    return read_folder(locate_folder(name, directory), part, IMAGE_FILES[name])
 
 
 def digits(split: str) -> LabelledImages:

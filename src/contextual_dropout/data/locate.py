@@ -20,7 +20,7 @@ from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.fetch import Progress, fetch
 from contextual_dropout.data.sources import CIFAR, SOURCES, files, stored
 
-__all__ = ["VARIABLE", "cache_folder", "find", "locate"]
+__all__ = ["VARIABLE", "cache_folder", "find", "locate", "locate_folder"]
 
 #: The environment variable that names a folder with the data sets.
 VARIABLE = "CONTEXTUAL_DROPOUT_DATA"
@@ -70,6 +70,32 @@ def find(name: str, split: str, directory: str | os.PathLike[str] | None = None)
     """The folder that :func:`locate` would take the files from, nothing being fetched; None if there is none."""
     files(name, split)
     return next((folder for folder in _folders(name, directory) if _complete(folder, name, split)), None)
+
+
+def locate_folder(name: str, directory: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of a set of image files, or a tar archive of it; such sets are not fetched.
+
+    Args:
+        name: also that of the archive, ``<name>.tar.xz``, ``.tar.gz`` or ``.tar``.
+        directory: the only folder to look at, if given.
+
+    Raises:
+        DataError: it is nowhere.
+    """
+    folders = list(_folders(name, directory))
+    for folder in folders:
+        if (folder / "train").is_dir():
+            return folder
+        archive = next((path for end in ("xz", "gz") if (path := folder / f"{name}.tar.{end}").is_file()), None)
+        archive = archive or (plain if (plain := folder / f"{name}.tar").is_file() else None)
+        if archive is not None:
+            return archive
+    places = "".join(f"\n  - {folder}" for folder in folders)
+    raise DataError(
+        f"{name} is in none of these places:{places}\nExpected a folder train/ with a folder of images for each class, "
+        f"or an archive {name}.tar.xz of it. Put it into a folder {name}/ and either set the environment variable "
+        f"{VARIABLE} to the folder above it or pass that folder as directory."
+    )
 
 
 def cache_folder() -> Path:

@@ -3,7 +3,7 @@
 .. code-block:: yaml
 
     base: {epochs: 200, ...}             # fields of RunConfig
-    settings: {noisy: {noise_sd: 1.0}}   # what differs between data settings; methods: within one, for a method
+    settings: {noisy: {noise_sd: 1.0}}   # between settings; methods: for one of them there; only: which of them
     methods: {mc-bernoulli: {...}}       # what differs between methods
     presets: {quick: {base: {...}, seeds: {noisy: 2}}}
 
@@ -48,7 +48,8 @@ class RunConfig:
         network_options: its keywords, e.g. depth and width.
         hidden: layers of the MLP.
         p: drop rate of the network's dropout layers.
-        start_from: the name of a run whose trained network this one goes on with, "{seed}" standing for the seed.
+        start_from: the name of a run whose trained network this one goes on with; "{experiment}" and "{seed}" stand
+            for its own.
         conversion: the verb that makes the method of the plain network.
         options: keywords of the verb.
         objective: keywords of the objective: ``estimator``, ``kl_weight``, ``warmup_epochs``, ``kl``.
@@ -163,6 +164,7 @@ class Experiment:
         """
         chosen = _choose("preset", preset, self.presets)
         of_setting = dict(_choose("setting", setting, self.settings))
+        of_setting.pop("only", None)
         of_method = of_setting.pop("methods", {}).get(method, {})
         values = _merged(
             self.base, chosen.get("base", {}), of_setting, self._method(method, chosen), of_method, overrides
@@ -174,8 +176,9 @@ class Experiment:
         """All runs of a preset: setting by setting in its order, seed by seed, all methods."""
         chosen = _choose("preset", preset, self.presets)
         for setting, seeds in chosen["seeds"].items():
+            methods = _choose("setting", setting, self.settings).get("only") or chosen.get("methods", self.methods)
             for seed in range(seeds):
-                for method in chosen.get("methods", self.methods):
+                for method in methods:
                     yield self.run(setting, method, seed, preset)
 
     def _method(self, name: str, preset: dict[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _weights(config: RunConfig, results: Results) -> Path | None:
     """The trained network that the run goes on with."""
     if config.start_from is None:
         return None
-    path = results.work / config.start_from.format(seed=config.seed) / FILE
+    path = results.work / config.start_from.format(experiment=config.experiment, seed=config.seed) / FILE
     if not path.exists():
         raise NotReady(f"{config.name} starts from {path.parent}, which is not trained yet: do that run first")
     return path
