@@ -20,7 +20,6 @@ from contextual_dropout.experiments.evaluation import TEST_NOISE_SEED, noise_nam
 from contextual_dropout.experiments.examples import load_examples
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.sweep import sweep
-from contextual_dropout.prediction import Prediction
 from contextual_dropout.report import Table, summarise, to_rich
 from contextual_dropout.report.figures import comparison, examples, telling_examples
 from contextual_dropout.report.methods import label
@@ -74,9 +73,9 @@ def digits_figure(results: Results, configs: list[RunConfig]) -> Figure:
     x = next(noisy_copies(data.test_x, config.noise_sd, 1, TEST_NOISE_SEED))
     predictions = {}
     for each in configs:
-        kept = results.predictions(each.name)
+        kept = results.predictions(each)
         if each.method in SHOWN and kept is not None:
-            predictions[each.method] = Prediction(kept[f"{noise_name(config.noise_sd)}/0"].float())
+            predictions[each.method] = kept[f"{noise_name(config.noise_sd)}/0"]
     rows = telling_examples(predictions[SHOWN[-1]], data.test_y)
     side = round(x.shape[1] ** 0.5)
     return examples(x.reshape(-1, side, side), data.test_y, data.classes, predictions, rows)

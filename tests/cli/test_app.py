@@ -83,18 +83,19 @@ def test_killed_and_started_again_it_ends_with_the_same_numbers(own: Path, tmp_p
 def test_run_table_figure_and_predict(own: Path, tmp_path: Path) -> None:
     settings = ["--set", "epochs=2", *places(tmp_path)]
     output = invoke("run", own, "noisy", "contextual-bernoulli", "--seed", 3, *settings)
-    assert "own/noisy/contextual-bernoulli/seed-3: accuracy" in output
+    found = re.search(r"own/noisy/(contextual-bernoulli@\w{6})/seed-3: accuracy", output)
+    assert found  # changed values are beside the configuration's own, not in their place
     assert invoke("run", own, "noisy", "contextual-bernoulli", "--seed", 3, *settings).startswith("1 runs are done, 0")
     assert "noisy" in invoke("table", "own", "--records", tmp_path / "records").lower()
     drawn = invoke("figure", "own", "-o", tmp_path / "figures", "--records", tmp_path / "records")
     assert "learning-curves-noisy.png" in drawn
-    network = tmp_path / "work" / "own" / "noisy" / "contextual-bernoulli" / "seed-3"
+    network = tmp_path / "work" / "own" / "noisy" / found[1] / "seed-3"
     assert invoke("predict", network, "--count", 4).count("test ") == 4
 
 
 def test_predict_reads_image_files(own: Path, tmp_path: Path) -> None:
     invoke("run", own, "noisy", "mc-bernoulli", "--set", "epochs=1", *places(tmp_path))
-    network = tmp_path / "work" / "own" / "noisy" / "mc-bernoulli" / "seed-0"
+    (network,) = (tmp_path / "work" / "own" / "noisy").glob("mc-bernoulli@*/seed-0")
     picture = tmp_path / "seven.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 30, 3), dtype=np.uint8)).save(picture)
     assert "seven.png" in invoke("predict", network, picture)
@@ -121,6 +122,9 @@ def test_data_lists_what_is_there(tmp_path: Path) -> None:
         (["run", "mnist", "noisy", "x"], "unknown method 'x'"),
         (["run", "mnist", "noisy", "gating", "--set", "epochs"], "no assignment"),
         (["table", "nothing"], "nothing"),
+        (["run", "digits", "noisy", "mc-bernoulli", "--set", "epochs=many"], "epochs must be of type int, got 'many'"),
+        (["run", "digits", "noisy", "mc-bernoulli", "--seed", "-1"], "seed must not be negative"),
+        (["predict", "nowhere"], "there is no trained network"),
     ],
 )
 def test_bad_arguments_are_answered_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:

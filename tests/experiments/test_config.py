@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from contextual_dropout.experiments.config import ConfigError, RunConfig, experiment_names, load_experiment
+from contextual_dropout.experiments.config import RunConfig, experiment_names, load_experiment
+from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.experiments.methods import CONVERSIONS, FLAT, build_model, build_objective, build_optimizer
 from tests.experiments.tiny import tiny
 

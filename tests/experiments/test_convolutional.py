@@ -9,11 +9,11 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 
-from contextual_dropout.experiments.config import ConfigError, RunConfig
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.errors import ConfigError, NotReady
 from contextual_dropout.experiments.examples import load_examples
 from contextual_dropout.experiments.methods import rate_factor
 from contextual_dropout.experiments.networks import load_network
-from contextual_dropout.experiments.results import NotReady
 from contextual_dropout.experiments.run import run
 from contextual_dropout.experiments.sweep import sweep
 from contextual_dropout.experiments.training import Training

@@ -12,11 +12,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from contextual_dropout.data import DataError
 from contextual_dropout.experiments import training
-from contextual_dropout.experiments.evaluation import evaluate
+from contextual_dropout.experiments.contextuality import contextuality
+from contextual_dropout.experiments.errors import Busy
+from contextual_dropout.experiments.evaluation import evaluate, figures, sampled
 from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.files import Busy, locked
+from contextual_dropout.experiments.files import locked
+from contextual_dropout.experiments.methods import build_model
 from contextual_dropout.experiments.networks import load_network
 from contextual_dropout.experiments.run import run
 from tests.experiments.tiny import comparable, folders, tiny
@@ -165,9 +170,56 @@ def test_the_saved_network_is_the_trained_one(tmp_path: Path) -> None:
 def test_predictions_are_kept(tmp_path: Path) -> None:
     results = folders(tmp_path)
     run(tiny(), results)
-    kept = results.predictions(tiny().name)
+    kept = results.predictions(tiny())
     assert kept is not None
-    assert {name: tuple(samples.shape) for name, samples in kept.items()} == {
+    assert {name: tuple(prediction.samples.shape) for name, prediction in kept.items()} == {
         "noise-0.5/0": (6, 64, 10),
         "noise-0.5/1": (6, 64, 10),
     }
+    assert results.predictions(tiny(p=0.4)) is None  # of another configuration
+
+
+def test_a_confident_mistake_has_a_finite_log_likelihood(tmp_path: Path) -> None:
+    """Logits 150 apart: in single precision the label's probability is 0."""
+    model = nn.Linear(3, 3, bias=False)
+    nn.init.constant_(model.weight, 0.0)
+    with torch.no_grad():
+        model.weight[0] = 50.0
+    prediction = sampled(model, torch.ones(4, 3), tiny(), 0)
+    labels = torch.ones(4, dtype=torch.long)
+    assert figures(prediction, labels)["log_likelihood"] == pytest.approx(-150)
+    results = folders(tmp_path)
+    results.write_predictions(tiny(), {"noise-0.5": [prediction]})
+    kept = results.predictions(tiny())
+    assert kept is not None
+    assert figures(kept["noise-0.5/0"], labels)["log_likelihood"] == pytest.approx(-150, rel=1e-3)
+
+
+def test_a_record_that_is_lost_is_made_again_without_training(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    record = run(tiny(), results)
+    results.path(tiny()).unlink()
+    epochs: list[int] = []
+    again = run(tiny(), results, progress=epochs.append)
+    assert comparable(again) == comparable(record)
+    assert epochs == [7]
+
+
+def test_missing_data_of_other_sets_are_missed_before_training(tmp_path: Path) -> None:
+    epochs: list[int] = []
+    with pytest.raises(DataError, match="kmnist"):
+        run(tiny(ood=("kmnist",)), folders(tmp_path), data_directory=tmp_path, progress=epochs.append)
+    assert epochs == []
+
+
+def test_masks_are_not_taken_for_context() -> None:
+    """Identical inputs: whatever keep probabilities vary by is masks, not samples."""
+    torch.manual_seed(0)
+    model = build_model(tiny(options={**tiny().options, "temperature": 1.0}), (64,), 10)
+    x = torch.rand(1, 64).expand(200, 64)
+    spread = contextuality(model, x, torch.zeros(200, dtype=torch.long), 3, 0)["sites"]
+    assert spread["0"]["sd_over_samples"] == pytest.approx(0, abs=1e-9)
+    hidden = spread["3"]
+    assert hidden["sd_over_masks"] > 0.01
+    # The mean over ten draws of the masks still moves a little.
+    assert hidden["sd_over_samples"] < 0.5 * hidden["sd_over_masks"]

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +14,7 @@ import torch
 
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.ensembles import ensemble_records
+from contextual_dropout.experiments.errors import Busy
 from contextual_dropout.experiments.evaluation import figures
 from contextual_dropout.experiments.examples import load_examples
 from contextual_dropout.experiments.files import locked, read_json
@@ -16,6 +22,8 @@ from contextual_dropout.experiments.run import run
 from contextual_dropout.experiments.sweep import Failure, Watcher, sweep
 from contextual_dropout.prediction import Prediction
 from tests.experiments.tiny import comparable, folders, tiny
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 class Log(Watcher):
@@ -95,15 +103,17 @@ def test_ensembles_share_the_samples_and_are_averaged_over_subsets(tmp_path: Pat
     record = read_json(results.path(configs[0]).with_name("ensemble.json"))
     assert (record["seeds"], record["noise"], record["total_samples"]) == ([0, 1, 2], "noise-0.5", 6)
     assert {size: values["subsets"] for size, values in record["members"].items()} == {"1": 3, "2": 3, "3": 1}
-    kept = [results.predictions(config.name) for config in configs]
+    kept = [results.predictions(config) for config in configs]
     labels = load_examples(configs[0]).test_y
     accuracies = []
     for draw in range(2):
-        together = sum(samples[f"noise-0.5/{draw}"][:2].float().mean(0) for samples in kept if samples) / 3
+        together = sum(each[f"noise-0.5/{draw}"].samples[:2].mean(0) for each in kept if each) / 3
         accuracies.append(100 * (together.argmax(1) == labels).double().mean().item())
     assert record["members"]["3"]["accuracy"] == pytest.approx(sum(accuracies) / 2)
     alone = [read_json(results.path(config))["test"]["noise-0.5"]["accuracy"] for config in configs]
     assert record["members"]["1"]["accuracy"] == pytest.approx(sum(alone) / 3, abs=1e-3)
+    likelihoods = [read_json(results.path(config))["test"]["noise-0.5"]["log_likelihood"] for config in configs]
+    assert record["members"]["1"]["log_likelihood"] == pytest.approx(sum(likelihoods) / 3, abs=1e-3)
     assert set(record["members"]["2"]["pavpu"]) == {"0.01", "0.05", "0.1"}
 
 
@@ -112,3 +122,44 @@ def test_figures_of_one_sample_have_no_p_values() -> None:
     values = figures(Prediction(torch.rand(1, 8, 3).softmax(-1)), torch.zeros(8, dtype=torch.long))
     assert values["pavpu"] == {}
     assert values["aurc_p_value"] is None
+
+
+SWEEP = """
+import sys
+from pathlib import Path
+from contextual_dropout.experiments.sweep import Watcher, sweep
+from tests.experiments.tiny import folders, tiny
+class Told(Watcher):
+    def epoch(self, config, epoch):
+        print(epoch, flush=True)
+if __name__ == "__main__":
+    sweep([tiny(seed=seed, epochs=100_000) for seed in range(3)], folders(Path(sys.argv[1])), watcher=Told())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of a POSIX system")
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_it_leaves_no_worker(tmp_path: Path, stop: signal.Signals) -> None:
+    """Ctrl-C ends the sweep at once, and no process goes on training for a parent that was killed."""
+    (tmp_path / "script.py").write_text(SWEEP)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py"), str(tmp_path)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    next(line for line in process.stdout if int(line) >= 5)
+    process.send_signal(stop)
+    process.wait(timeout=30)
+    process.stdout.close()
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with locked(tmp_path / "work" / tiny().name / "lock"):
+                break
+        except Busy:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)

@@ -101,7 +101,7 @@ def _of_sites(seed: int, accuracy: float) -> dict[str, Any]:
             "sites": spread,
             "accuracy": {"contextual": accuracy, "frozen": accuracy - 0.1},
             "log_likelihood": {"contextual": -0.4, "frozen": -0.41},
-            "point_predictions_changed": 40 + seed,
+            "predictions_changed": 40 + seed,
             "examples": 10000,
         },
     }
@@ -111,6 +111,7 @@ def _site(layer: int, seed: int) -> dict[str, float]:
     return {
         "mean": 0.9 - 0.01 * layer,
         "sd_over_samples": 0.01 * (layer + 1) + 0.001 * seed,
+        "sd_over_masks": 0.002,
         "sd_over_units": 0.03,
         "prior": 0.9,
     }

@@ -14,10 +14,13 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"{error.name} is not installed: pip install 'contextual-dropout[experiments]'")
     from contextual_dropout.data import DataError
-    from contextual_dropout.experiments.config import ConfigError
+    from contextual_dropout.experiments.errors import ExperimentError
     from contextual_dropout.report import ReportError
 
     try:
         app()
-    except (ConfigError, DataError, ReportError, FileNotFoundError) as error:
+    except (ExperimentError, DataError, ReportError, OSError) as error:
         sys.exit(f"contextual-dropout: {error}")
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(130)

@@ -5,6 +5,7 @@ Heavy imports (torch, matplotlib) happen in the commands that need them, so that
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,7 +62,7 @@ def run(
     setting: Annotated[str, typer.Argument(help="For example noisy or original.")],
     method: Annotated[str, typer.Argument(help="For example contextual-bernoulli.")],
     seed: Annotated[int, typer.Option(help="Of initialisation, data order, noise and masks.")] = 0,
-    preset: Preset = "paper",
+    preset: Preset = None,
     override: Annotated[
         list[str] | None, typer.Option("--set", help="field=value, e.g. epochs=3 or objective.kl_weight=0.01; repeat.")
     ] = None,
@@ -71,26 +72,33 @@ def run(
 ) -> None:
     """Do one run: train, evaluate, write its record.
 
-    Example: `contextual-dropout run mnist noisy contextual-bernoulli --set epochs=3 --records /tmp/results`
+    Example: `contextual-dropout run mnist noisy contextual-bernoulli --set epochs=3`
     """
     from contextual_dropout.cli.progress import Bars
     from contextual_dropout.experiments.config import load_experiment
     from contextual_dropout.experiments.results import Results
     from contextual_dropout.experiments.sweep import sweep
 
-    config = load_experiment(experiment).run(setting, method, seed, preset, **parse_assignments(override or []))
+    loaded = load_experiment(experiment)
+    changes = parse_assignments(override or [])
+    config = loaded.run(setting, method, seed, preset or next(iter(loaded.presets)), **changes)
+    if changes:  # beside the records of the configuration, not in their place
+        config = dataclasses.replace(config, method=f"{method}@{config.digest[:6]}")
     results = Results(records, work)
     with Bars(console) as bars:
         failures = sweep([config], results, data_directory=data, watcher=bars)
     if failures:
         raise typer.Exit(1)
-    console.print(f"record: {results.path(config)}\nnetwork: {work / config.name}", highlight=False, soft_wrap=True)
+    console.print(f"record: {results.path(config)}", highlight=False, soft_wrap=True)
+    network = work / config.name
+    where = network if (network / "model.safetensors").exists() else "not on this machine; --work says where to look"
+    console.print(f"network: {where}", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def reproduce(
     experiment: Annotated[str, typer.Argument(help="Name, or path of a YAML file.")],
-    preset: Preset = "quick",
+    preset: Preset = None,
     processes: Processes = None,
     records: Records = Path("experiments/results"),
     work: Work = Path("runs"),
@@ -110,13 +118,17 @@ def reproduce(
     from contextual_dropout.experiments.results import Results
     from contextual_dropout.experiments.sweep import sweep
 
-    configs = list(load_experiment(experiment).runs(preset))
+    loaded = load_experiment(experiment)
+    configs = list(loaded.runs(preset or next(iter(loaded.presets))))
     results = Results(records, work)
     with Bars(console) as bars:
         failures = sweep(
             configs, results, processes=processes or os.cpu_count() or 1, data_directory=data, watcher=bars
         )
-    ensemble_records(configs, results, data)
+    ensembles = ensemble_records(configs, results, data)
+    groups = len({(config.setting, config.method) for config in configs})
+    if len(ensembles) < groups:
+        console.print(f"ensembles: {groups - len(ensembles)} of {groups} left out, their predictions are not in {work}")
     _write_page(results, configs[0].experiment, page)
     if failures:
         console.print(f"[red]{len(failures)} of {len(configs)} runs failed[/red]; the same command tries them again")
@@ -131,14 +143,15 @@ def table(
 ) -> None:
     """Print the tables of the paper next to ours, as far as there are results."""
     from contextual_dropout.experiments.results import Results
-    from contextual_dropout.report import all_tables, summarise, to_rich
+    from contextual_dropout.report import all_tables, summarise, to_markdown, to_rich
 
     found = all_tables(summarise(Results(records, Path()), experiment))
     unknown = sorted(set(names or []) - set(found))
     if unknown:
         raise typer.BadParameter(f"no table {', '.join(unknown)}; there are {', '.join(found)}")
     for name in names or found:
-        console.print(to_rich(found[name]))
+        # In a pipe, columns would be cut to the width of a terminal.
+        print(to_markdown(found[name])) if not console.is_terminal else console.print(to_rich(found[name]))
 
 
 @app.command()
@@ -181,9 +194,10 @@ def data_(
     """Find the data sets, or fetch them: `contextual-dropout data mnist fashion-mnist kmnist`."""
     from contextual_dropout.cli.datasets import dataset_table, get_datasets
 
-    if names:
-        get_datasets(names, directory, console)
+    failed = get_datasets(names or [], directory, console)
     console.print(dataset_table(directory))
+    if failed:
+        raise typer.Exit(1)
 
 
 def _write_page(results: Results, experiment: str, page: Path | None) -> None:

@@ -18,8 +18,9 @@ __all__ = ["dataset_table", "get_datasets"]
 SPLITS = ("train", "test")
 
 
-def get_datasets(names: list[str], directory: Path | None, console: Console) -> None:
-    """Load every split of the data sets, which fetches what is not there."""
+def get_datasets(names: list[str], directory: Path | None, console: Console) -> int:
+    """Load every split of the data sets, which fetches what is not there; how many could not be had."""
+    failed = 0
     with Progress(*Progress.get_default_columns(), DownloadColumn(), console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -32,7 +33,9 @@ def get_datasets(names: list[str], directory: Path | None, console: Console) -> 
             try:
                 load(name, split, directory, show)
             except DataError as error:  # noqa: PERF203, the other sets can still be had
+                failed += 1
                 console.print(f"[red]{name}, {split}:[/red] {error}", highlight=False)
+    return failed
 
 
 def dataset_table(directory: Path | None) -> Table:

@@ -10,7 +10,9 @@ import yaml
 
 __all__ = ["DataDirectory", "Preset", "Processes", "Records", "Work", "parse_assignments"]
 
-Preset = Annotated[str, typer.Option(help="How much: see `contextual-dropout list`.")]
+Preset = Annotated[
+    str | None, typer.Option(help="How much: see `contextual-dropout list`; the first there without it.")
+]
 Processes = Annotated[int | None, typer.Option(help="Runs side by side, one thread each; all cores without it.", min=1)]
 Records = Annotated[Path, typer.Option(help="Folder of the records, one JSON file per run.")]
 Work = Annotated[Path, typer.Option(help="Folder of checkpoints, networks and predictions.")]

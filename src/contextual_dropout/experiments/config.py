@@ -23,13 +23,11 @@ from typing import Any, Literal
 
 import yaml
 
-__all__ = ["ConfigError", "Experiment", "RunConfig", "experiment_names", "load_experiment"]
+from contextual_dropout.experiments.errors import ConfigError
+
+__all__ = ["Experiment", "RunConfig", "experiment_names", "load_experiment"]
 
 _PACKAGED = resources.files("contextual_dropout.experiments") / "configs"
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be run, and why."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +121,7 @@ class RunConfig:
                 f"a run's configuration has unknown fields {unknown} and lacks {missing}; the fields are "
                 f"{', '.join(fields)}"
             )
-        tuples = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **tuples})
+        return cls(**{name: _typed(name, value, fields[name].type) for name, value in values.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -165,9 +162,12 @@ class Experiment:
         chosen = _choose("preset", preset, self.presets)
         of_setting = dict(_choose("setting", setting, self.settings))
         of_setting.pop("only", None)
-        of_method = of_setting.pop("methods", {}).get(method, {})
+        own = of_setting.pop("methods", {})
+        for name in own:
+            _choose(f"method of the setting {setting}", name, self.methods)
+        like = chosen.get("methods", {}).get(method, {}).get("like", method)
         values = _merged(
-            self.base, chosen.get("base", {}), of_setting, self._method(method, chosen), of_method, overrides
+            self.base, chosen.get("base", {}), of_setting, self._method(method, chosen), own.get(like, {}), overrides
         )
         name = chosen.get("name", self.name)
         return RunConfig.from_dict({**values, "experiment": name, "setting": setting, "method": method, "seed": seed})
@@ -237,6 +237,27 @@ def _read(name_or_path: str | Path) -> dict[str, Any]:
         if not isinstance(values[part], dict):
             raise ConfigError(f"{part} of {name_or_path} must be a mapping, got {values[part]!r}")
     return values
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    """The value as the field has it: tuples for lists, floats for whole numbers; else an error."""
+    wanted = set(str(kind).replace("|", " ").split())
+    if value is None and "None" in wanted:
+        return None
+    if str(kind).startswith("tuple") and isinstance(value, list | tuple):
+        return tuple(value)
+    if str(kind).startswith("dict") and isinstance(value, dict):
+        return value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if "float" in wanted and number:
+        return float(value)
+    if "int" in wanted and number and isinstance(value, int):
+        if value < 0:
+            raise ConfigError(f"{name} must not be negative, got {value}")
+        return value
+    if ("str" in wanted or str(kind).startswith("Literal")) and isinstance(value, str):
+        return value
+    raise ConfigError(f"{name} must be of type {kind}, got {value!r}")
 
 
 def _choose(kind: str, name: str, choices: dict[str, dict[str, Any]]) -> dict[str, Any]:

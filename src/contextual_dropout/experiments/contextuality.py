@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import sites
+from contextual_dropout.metrics import predictive_log_likelihood
 from contextual_dropout.predict import predict
 from contextual_dropout.prediction import Prediction
 from contextual_dropout.randomness import isolated
@@ -18,45 +19,71 @@ __all__ = ["contextuality", "drop_probabilities"]
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
+#: Draws of the masks over which a sample's keep probabilities are averaged.
+MASK_DRAWS = 10
+
+
 def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, seed: int) -> dict[str, Any]:
-    """The spread of keep probabilities over samples and units, and what freezing them at their means costs.
+    """The spread of keep probabilities over samples, masks and units, and what freezing them at their means costs.
+
+    Later sites read what earlier masks left, so that their keep probabilities vary even for one input: that is the sd
+    over masks, and the sd over samples is that of means over several masks.
 
     Args:
         model: a network with sites.
         x: inputs (B, ...).
         labels: (B,).
         samples: K of the predictions that are compared.
-        seed: of both predictions.
+        seed: of masks and predictions.
     """
+    mean, over_masks = _over_masks(model, x, seed)
     with isolated(seed, [x.device]):
-        keep, frozen = keep_probabilities(model, x), freeze_context(model, x)
-    with torch.no_grad():
-        changed = (model.eval()(x).argmax(1) != frozen.eval()(x).argmax(1)).sum().item()
-    both = {
-        name: Prediction(predict(each, x, samples=samples, seed=seed).samples.cpu())
-        for name, each in (("contextual", model), ("frozen", frozen))
-    }
+        frozen = freeze_context(model, x)
+    both = {}
+    for name, each in (("contextual", model), ("frozen", frozen)):
+        logits = predict(each, x, samples=samples, seed=seed, task="regression").samples
+        both[name] = Prediction(logits.cpu().double().softmax(-1))
     return {
         "sites": {
             name: {
-                "mean": probability.mean().item(),
-                "sd_over_samples": probability.std(0).mean().item(),
-                "sd_over_units": probability.mean(0).std().item(),
+                "mean": keep.mean().item(),
+                "sd_over_samples": keep.std(0).mean().item(),
+                "sd_over_masks": over_masks[name].mean().item(),
+                "sd_over_units": keep.mean(0).std().item(),
                 "prior": sites(model)[name].prior_keep_probability.item(),
             }
-            for name, probability in keep.items()
+            for name, keep in mean.items()
         },
         "accuracy": {name: 100 * (each.label == labels).double().mean().item() for name, each in both.items()},
-        "log_likelihood": {name: _log_likelihood(each.mean, labels) for name, each in both.items()},
-        "point_predictions_changed": changed,
+        "log_likelihood": {
+            name: predictive_log_likelihood(each.samples, labels).mean().item() for name, each in both.items()
+        },
+        "predictions_changed": (both["contextual"].label != both["frozen"].label).sum().item(),
         "examples": len(labels),
     }
 
 
+def _over_masks(model: nn.Module, x: Tensor, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Mean and standard deviation over draws of the masks of each site's keep probabilities, (B, C)."""
+    total = _drawn(model, x, seed)
+    square = {name: keep.square() for name, keep in total.items()}
+    for draw in range(1, MASK_DRAWS):
+        for name, keep in _drawn(model, x, seed + draw).items():
+            total[name] += keep
+            square[name] += keep.square()
+    mean = {name: value / MASK_DRAWS for name, value in total.items()}
+    variance = {name: (square[name] - MASK_DRAWS * mean[name].square()) / (MASK_DRAWS - 1) for name in mean}
+    return mean, {name: value.clamp_min(0).sqrt() for name, value in variance.items()}
+
+
+def _drawn(model: nn.Module, x: Tensor, seed: int) -> dict[str, Tensor]:
+    with isolated(seed, [x.device]):
+        return {name: keep.cpu() for name, keep in keep_probabilities(model, x).items()}
+
+
 def drop_probabilities(model: nn.Module, x: Tensor, labels: Tensor, predicted: Tensor, seed: int) -> dict[str, Any]:
     """Quantiles over samples of the mean drop probability of each site: all, right and wrong, and by class."""
-    with isolated(seed, [x.device]):
-        keep = {name: probability.cpu() for name, probability in keep_probabilities(model, x).items()}
+    keep = _drawn(model, x, seed)
     right = predicted == labels
     groups = {"all": torch.ones_like(right), "right": right, "wrong": ~right}
     groups |= {f"class {label}": labels == label for label in sorted(set(labels.tolist()))}
@@ -72,7 +99,3 @@ def drop_probabilities(model: nn.Module, x: Tensor, labels: Tensor, predicted: T
             for name, probability in keep.items()
         },
     }
-
-
-def _log_likelihood(mean: Tensor, labels: Tensor) -> float:
-    return mean.clamp_min(torch.finfo(mean.dtype).tiny).log().gather(1, labels[:, None]).mean().item()

@@ -35,24 +35,22 @@ def ensemble_records(configs: Iterable[RunConfig], results: Results, data_direct
     written = []
     for name, group in itertools.groupby(sorted(configs, key=_group), key=_group):
         done = [config for config in group if results.read(config) is not None]
-        members = {config.seed: results.predictions(config.name) for config in done}
-        kept = {seed: samples for seed, samples in members.items() if samples is not None}
+        found = {config.seed: results.predictions(config) for config in done}
+        kept = {seed: predictions for seed, predictions in found.items() if predictions is not None}
         if not kept:
             continue
         config = done[0]
         labels = load_examples(config, data_directory).test_y
         noise = noise_name(config.noise_sd)
         draws = [key for key in next(iter(kept.values())) if key.startswith(f"{noise}/")]
+        members = [[predictions[draw].samples for draw in draws] for predictions in kept.values()]
         results.write_ensemble(
             config,
             {
                 "noise": noise,
                 "total_samples": config.samples,
                 "seeds": list(kept),
-                "members": {
-                    str(size): _of_size([[samples[draw] for draw in draws] for samples in kept.values()], size, labels)
-                    for size in range(1, len(kept) + 1)
-                },
+                "members": {str(size): _of_size(members, size, labels) for size in range(1, len(kept) + 1)},
             },
         )
         written.append(name)
@@ -60,35 +58,35 @@ def ensemble_records(configs: Iterable[RunConfig], results: Results, data_direct
 
 
 def ensemble(members: list[Tensor]) -> Tensor:
-    """Samples (K, N, C) of an ensemble: the first K // M of each of M members, so that K is as for one network.
+    """Samples (K, N, C) of an ensemble: M members share the K samples that one network has, so evenly as may be.
+
+    Members without randomness give one each.
 
     Example:
-        >>> ensemble([torch.rand(20, 5, 3)] * 4).shape
+        >>> ensemble([torch.rand(20, 5, 3)] * 3).shape
         torch.Size([20, 5, 3])
     """
-    share = max(1, len(members[0]) // len(members))
-    return torch.cat([samples[:share] for samples in members]).float()
+    samples, count = len(members[0]), len(members)
+    shares = [max(1, samples // count + (index < samples % count)) for index in range(count)]
+    return torch.cat([member[:share] for member, share in zip(members, shares, strict=True)])
 
 
 def _of_size(members: list[list[Tensor]], size: int, labels: Tensor) -> dict[str, Any]:
     """The mean over all ensembles of this size, and their standard deviation in accuracy."""
     results = []
     for chosen in itertools.combinations(members, size):
-        by_draw = [figures(_prediction(ensemble(list(samples))), labels) for samples in zip(*chosen, strict=True)]
+        by_draw = [figures(Prediction(ensemble(list(samples))), labels) for samples in zip(*chosen, strict=True)]
         results.append(averaged(by_draw))
     mean: dict[str, Any] = {name: statistics.fmean(result[name] for result in results) for name in _FIGURES}
+    deterministic = len(members[0][0]) == 1  # a test over as many samples as members would say nothing
     mean["pavpu"] = {
         threshold: statistics.fmean(result["pavpu"][threshold]["value"] for result in results)
         for threshold in results[0]["pavpu"]
+        if not deterministic
     } or None
     accuracies = [result["accuracy"] for result in results]
     mean["accuracy_sd"] = statistics.stdev(accuracies) if len(accuracies) > 1 else None
     return {"subsets": len(results), **mean}
-
-
-def _prediction(samples: Tensor) -> Prediction:
-    """Half precision lost the sum of one; a prediction is of probabilities."""
-    return Prediction(samples / samples.sum(-1, keepdim=True))
 
 
 def _group(config: RunConfig) -> str:

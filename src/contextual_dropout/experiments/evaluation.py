@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from contextual_dropout.data import DataError, load, noisy_copies
+from contextual_dropout.data import noisy_copies
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.examples import Examples, inputs_for, normaliser
+from contextual_dropout.experiments.examples import Examples, normaliser
 from contextual_dropout.experiments.seeds import derived_seed
 from contextual_dropout.metrics import (
     OutOfDistribution,
@@ -44,6 +43,8 @@ __all__ = [
 THRESHOLDS = (0.01, 0.05, 0.1)
 #: Which copies of the noisy test set every run is tested on.
 TEST_NOISE_SEED = 0
+#: Other data sets have noise and masks of their own.
+OTHER_NOISE_SEED, OTHER_DRAW = 1, 1_000
 #: Uncertainties of which a prediction has one per example.
 SCORES: dict[str, Callable[[Prediction], Tensor]] = {
     "p_value": lambda prediction: prediction.p_value,
@@ -71,32 +72,32 @@ def noise_levels(config: RunConfig) -> list[float]:
     return list(dict.fromkeys((config.noise_sd, *config.test_noise_sd)))
 
 
-def evaluate(
-    model: nn.Module, config: RunConfig, examples: Examples, directory: Any = None
-) -> tuple[dict[str, Any], Predictions]:
+def evaluate(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[dict[str, Any], Predictions]:
     """Predict the test set at every noise level, and other data sets, and take all figures.
 
     Returns:
         Plain values for the record of the run, and the predictions by noise level, one for each draw of the noise.
     """
-    start = time.process_time()
     predictions: Predictions = {}
     result: dict[str, Any] = {"test": {}, "ood": {}}
+    seconds = 0.0
     for sd in noise_levels(config):
         results = []
         predictions[noise_name(sd)] = []
-        for copy in noisy_inputs(examples.test_x, sd, config):
-            prediction = _predict(model, copy, config)
-            point = (point_labels(model, copy, config) == examples.test_y).double().mean().item()
+        for draw, x in enumerate(noisy_inputs(examples.test_x, sd, config)):
+            start = time.process_time()
+            prediction = sampled(model, x, config, draw)
+            seconds += time.process_time() - start
+            point = (point_labels(model, x, config) == examples.test_y).double().mean().item()
             results.append({"point_accuracy": 100 * point, **figures(prediction, examples.test_y)})
             predictions[noise_name(sd)].append(prediction)
         result["test"][noise_name(sd)] = averaged(results)
-    count = sum(len(each) for each in predictions.values()) * len(examples.test_x)
-    result["predict_ms_per_example"] = 1e3 * (time.process_time() - start) / count
+    predicted = sum(len(each) for each in predictions.values()) * len(examples.test_x)
+    result["predict_ms_per_example"] = 1e3 * seconds / predicted
     inside = predictions[noise_name(config.noise_sd)][0]
-    for name in config.ood:
-        outside = _other_data(name, config, directory)
-        result["ood"][name] = None if outside is None else _detection(inside, _predict(model, outside, config))
+    for name, x in examples.ood.items():
+        noisy = next(noisy_inputs(x, config.noise_sd, config, OTHER_NOISE_SEED))
+        result["ood"][name] = _detection(inside, sampled(model, noisy, config, OTHER_DRAW))
     return result, predictions
 
 
@@ -141,19 +142,25 @@ def point_labels(model: nn.Module, x: Tensor, config: RunConfig) -> Tensor:
     return torch.cat([model.eval()(part.to(device)).argmax(1).cpu() for part in parts])
 
 
-def noisy_inputs(x: Tensor, sd: float, config: RunConfig) -> Iterator[Tensor]:
+def noisy_inputs(x: Tensor, sd: float, config: RunConfig, seed: int | None = None) -> Iterator[Tensor]:
     """The fixed noisy copies of test inputs, as the network takes them."""
     normalise = normaliser(config)
-    return (normalise(copy) for copy in noisy_copies(x, sd, config.noise_draws if sd > 0 else 1, TEST_NOISE_SEED))
+    draws = config.noise_draws if sd > 0 else 1
+    return (normalise(copy) for copy in noisy_copies(x, sd, draws, TEST_NOISE_SEED if seed is None else seed))
 
 
-def _predict(model: nn.Module, x: Tensor, config: RunConfig) -> Prediction:
-    samples, seed = config.samples if is_stochastic(model) else 1, derived_seed(config.seed, "prediction")
+def sampled(model: nn.Module, x: Tensor, config: RunConfig, draw: int) -> Prediction:
+    """K samples, on the CPU and in double precision: in single, a confident network gives a label probability 0."""
+    options: Any = {
+        "samples": config.samples if is_stochastic(model) else 1,
+        "task": "regression",
+    }  # logits as they are
+    seed = derived_seed(config.seed, "prediction", draw)
     if config.test_batch_size is None:
-        prediction = predict(model, x.to(next(model.parameters()).device), samples=samples, seed=seed)
-        return replace(prediction, samples=prediction.samples.cpu())
-    streamed: Prediction = predict_loader(model, torch.split(x, config.test_batch_size), samples=samples, seed=seed)
-    return streamed
+        logits = predict(model, x.to(next(model.parameters()).device), seed=seed, **options).samples
+    else:
+        logits = predict_loader(model, torch.split(x, config.test_batch_size), seed=seed, **options).samples
+    return Prediction(logits.cpu().double().softmax(-1))
 
 
 def _aurc(uncertainty: Tensor, correct: Tensor) -> float:
@@ -167,16 +174,6 @@ def _pavpu(prediction: Prediction, correct: Tensor, threshold: float) -> dict[st
     metric.update(prediction.p_value, correct)
     counts = ("accurate_certain", "accurate_uncertain", "inaccurate_certain", "inaccurate_uncertain")
     return {"value": 100 * metric.compute().item(), **{name: getattr(metric, name).item() for name in counts}}
-
-
-def _other_data(name: str, config: RunConfig, directory: Any) -> Tensor | None:
-    """The test images of another data set under the run's own noise; None where they cannot be had."""
-    try:
-        x = inputs_for(config, load(name, "test", directory))
-    except DataError:
-        return None
-    x = x if config.test_examples is None else x[: config.test_examples]
-    return next(noisy_inputs(x, config.noise_sd, config))
 
 
 def _detection(inside: Prediction, outside: Prediction) -> dict[str, dict[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -22,7 +22,8 @@ from contextual_dropout.data.augment import (
     random_resized_crop,
 )
 from contextual_dropout.data.batches import Augment
-from contextual_dropout.experiments.config import ConfigError, RunConfig
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.experiments.methods import FLAT
 
 __all__ = ["Examples", "augmenter", "inputs_for", "load_examples", "normaliser"]
@@ -55,6 +56,7 @@ class Examples:
         test_y: their labels.
         classes: names of the classes.
         sha256: of the training and test images and labels.
+        ood: inputs of other data sets, by name.
     """
 
     x: Tensor
@@ -63,10 +65,14 @@ class Examples:
     test_y: Tensor
     classes: tuple[str, ...]
     sha256: dict[str, str]
+    ood: dict[str, Tensor] = field(default_factory=dict)
 
 
 def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = None) -> Examples:
-    """Load what a configuration asks for; the test set is not touched when it asks for validation."""
+    """Load all that a configuration asks for, so that what is missing is missed before training.
+
+    The test set is not touched when it asks for validation.
+    """
     train = load(config.data, "train", directory)
     if config.split == "validation":
         train, test = split_validation(train, min(config.validation_examples, len(train) // 4))
@@ -74,8 +80,16 @@ def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = 
         test = load(config.data, "test", directory)
     train, test = _first(train, config.train_examples), _first(test, config.test_examples)
     hashes = {"train": train.sha256, config.split: test.sha256}
-    x, test_x = inputs_for(config, train), inputs_for(config, test)
-    return Examples(x, train.labels, test_x, test.labels, train.classes, hashes)
+    others = {name: _first(load(name, "test", directory), config.test_examples) for name in config.ood}
+    return Examples(
+        inputs_for(config, train),
+        train.labels,
+        inputs_for(config, test),
+        test.labels,
+        train.classes,
+        hashes,
+        {name: inputs_for(config, images) for name, images in others.items()},
+    )
 
 
 def inputs_for(config: RunConfig, images: LabelledImages) -> Tensor:

@@ -12,11 +12,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["Busy", "load_tensors", "locked", "read_json", "replace_file", "write_json"]
+from contextual_dropout.experiments.errors import Busy, ExperimentError
 
-
-class Busy(RuntimeError):
-    """Another process works on the same run."""
+__all__ = ["load_tensors", "locked", "read_json", "replace_file", "write_json"]
 
 
 @contextmanager
@@ -44,7 +42,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is no valid JSON ({error}): delete it to have it made again") from error
+        raise ExperimentError(f"{path} is no valid JSON ({error}): delete it to have it made again") from error
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
@@ -52,9 +50,9 @@ def load_tensors(path: Path) -> dict[str, Any]:
     try:
         state = torch.load(path, weights_only=True)
     except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{path} cannot be read as a checkpoint ({error}): delete it to start anew") from error
+        raise ExperimentError(f"{path} cannot be read as a checkpoint ({error}): delete it to start anew") from error
     if not isinstance(state, dict):
-        raise ValueError(f"{path} is no checkpoint of a run: delete it to start anew")
+        raise ExperimentError(f"{path} is no checkpoint of a run: delete it to start anew")
     return state
 
 
@@ -65,12 +63,15 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         Busy: another process holds it.
     """
-    import fcntl
+    try:
+        import fcntl
+    except ModuleNotFoundError as error:
+        raise ExperimentError("runs need the file locks of a POSIX system") from error
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise Busy(f"{path.parent} is being worked on by another process") from error
         yield

@@ -14,7 +14,8 @@ from contextual_dropout import baselines
 from contextual_dropout.baselines import PenalisedLikelihood
 from contextual_dropout.conversion.convert import contextualize, sites
 from contextual_dropout.conversion.parameters import parameter_groups
-from contextual_dropout.experiments.config import ConfigError, RunConfig
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.models import load_weights, mlp, resnet18, wide_resnet
 from contextual_dropout.objective import ELBO, Step
 from contextual_dropout.schedules import LinearWarmup

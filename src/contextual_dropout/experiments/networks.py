@@ -9,7 +9,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from contextual_dropout.experiments.config import ConfigError, RunConfig
+from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.files import replace_file
 from contextual_dropout.experiments.methods import build_model
 
@@ -35,7 +36,7 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
     """
     path = directory if directory.suffix == ".safetensors" else directory / FILE
     if not path.exists():
-        raise FileNotFoundError(f"there is no trained network {path}: finish the run first (contextual-dropout run)")
+        raise ExperimentError(f"there is no trained network {path}: finish the run first (contextual-dropout run)")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -44,6 +45,6 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
         classes = tuple(json.loads(metadata["classes"]))
         model = build_model(config, tuple(json.loads(metadata["shape"])), len(classes))
         model.load_state_dict(state)
-    except (SafetensorError, KeyError, ValueError, ConfigError, RuntimeError) as error:
-        raise ValueError(f"{path} is not a network of a run of this version ({error})") from error
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise ExperimentError(f"{path} is not a network of a run of this version ({error})") from error
     return model.eval(), config, classes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import platform
 import subprocess
 from importlib import metadata
@@ -14,8 +15,9 @@ __all__ = ["provenance"]
 _PACKAGES = ("contextual-dropout", "torch", "numpy", "scipy", "torchmetrics", "lightning-fabric")
 
 
+@functools.cache
 def provenance() -> dict[str, Any]:
-    """Plain values for a result's record.
+    """Plain values for a result's record, as they are when a process first asks: it goes on with the code of then.
 
     Example:
         >>> sorted(provenance())
@@ -32,10 +34,12 @@ def provenance() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the checkout that the package lies in; None where there is none."""
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    """What git says of the checkout that the package is tracked in; None where there is none."""
+    here = Path(__file__)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        for command in (("ls-files", "--error-unmatch", here.name), arguments):
+            full = ["git", "-C", str(here.parent), *command]
+            done = subprocess.run(full, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

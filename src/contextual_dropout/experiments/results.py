@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.files import read_json, write_json
+from contextual_dropout.experiments.errors import ExperimentError
+from contextual_dropout.experiments.files import read_json, replace_file, write_json
+from contextual_dropout.prediction import Prediction
 
-__all__ = ["NotReady", "Results"]
-
-
-class NotReady(RuntimeError):
-    """A run that has to be done before this one is not done."""
+__all__ = ["Results"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,33 @@ class Results:
         for path in sorted((self.records / experiment).glob("*/*/seed-*.json")):
             yield read_json(path)
 
-    def predictions(self, name: str) -> dict[str, Tensor] | None:
-        """The sampled probabilities of a run by "noise level/draw", (K, N, C); None where they were not kept."""
-        path = self.work / name / "predictions.safetensors"
-        try:
-            return load_file(path)
-        except FileNotFoundError:
+    def write_predictions(self, config: RunConfig, predictions: dict[str, list[Prediction]]) -> None:
+        """Keep samples as log-probabilities in half precision, (K, N, C) for every noise level and draw."""
+        tensors = {
+            f"{name}/{draw}": prediction.samples.log().clamp_min(_SMALLEST).to(torch.float16)
+            for name, draws in predictions.items()
+            for draw, prediction in enumerate(draws)
+        }
+        with replace_file(self._predictions(config)) as temporary:
+            save_file(tensors, temporary, {"digest": config.digest})
+
+    def predictions(self, config: RunConfig) -> dict[str, Prediction] | None:
+        """What exactly this run predicted, by "noise level/draw"; None where that was not kept."""
+        path = self._predictions(config)
+        if not path.exists():
             return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                if (file.metadata() or {}).get("digest") != config.digest:
+                    return None
+                kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
         except SafetensorError as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it and the record to repeat the run") from error
+            raise ExperimentError(f"{path} is damaged ({error}): delete it and the record to repeat the run") from error
+        return {name: Prediction(values.double().softmax(-1)) for name, values in kept.items()}
+
+    def _predictions(self, config: RunConfig) -> Path:
+        return self.work / config.name / "predictions.safetensors"
+
+
+#: The logarithm of a probability that half precision still has.
+_SMALLEST = -60_000.0

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from contextual_dropout.conversion.convert import sites
@@ -16,12 +14,13 @@ from contextual_dropout.conversion.parameters import count_parameters
 from contextual_dropout.encoder import GlobalLogits
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.contextuality import contextuality, drop_probabilities
+from contextual_dropout.experiments.errors import NotReady
 from contextual_dropout.experiments.evaluation import Predictions, evaluate, noise_name, noisy_inputs
 from contextual_dropout.experiments.examples import Examples, load_examples
-from contextual_dropout.experiments.files import locked, replace_file
+from contextual_dropout.experiments.files import locked
 from contextual_dropout.experiments.networks import FILE, save_network
 from contextual_dropout.experiments.provenance import provenance
-from contextual_dropout.experiments.results import NotReady, Results
+from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.seeds import derived_seed
 from contextual_dropout.experiments.training import train
 
@@ -54,12 +53,12 @@ def run(
         origin = provenance()
         examples = load_examples(config, data_directory)
         trained = train(config, examples, directory, progress, weights=_weights(config, results))
-        evaluation, predictions = evaluate(trained.model, config, examples, data_directory)
+        evaluation, predictions = evaluate(trained.model, config, examples)
         steps = config.epochs * -(-len(examples.x) // config.batch_size)
         record = {
             "config": config.to_dict(),
             "digest": config.digest,
-            "provenance": origin,
+            "provenance": {**origin, "commits": trained.commits},
             "data": {"sha256": examples.sha256, "train": len(examples.x), "test": len(examples.test_x)},
             "parameters": count_parameters(trained.model),
             "cost": {
@@ -73,9 +72,8 @@ def run(
             **_of_sites(trained.model, config, examples, predictions),
         }
         save_network(directory, trained.model, config, tuple(examples.x.shape[1:]), examples.classes)
-        _save_predictions(directory / "predictions.safetensors", predictions)
+        results.write_predictions(config, predictions)
         results.write(config, record)
-        (directory / "checkpoint.pt").unlink(missing_ok=True)
         return record
 
 
@@ -102,14 +100,3 @@ def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictio
     if not any(isinstance(site.encoder, GlobalLogits) for site in found.values()):
         result["contextuality"] = contextuality(model, x, y, config.samples, seed)
     return result
-
-
-def _save_predictions(path: Path, predictions: Predictions) -> None:
-    """Samples in half precision, (K, N, C) for every noise level and draw."""
-    tensors = {
-        f"{name}/{draw}": prediction.samples.to(torch.float16)
-        for name, draws in predictions.items()
-        for draw, prediction in enumerate(draws)
-    }
-    with replace_file(path) as temporary:
-        save_file(tensors, temporary)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import signal
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -13,9 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from contextual_dropout.data import DataError
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.files import Busy
-from contextual_dropout.experiments.results import NotReady, Results
+from contextual_dropout.experiments.errors import ExperimentError, NotReady
+from contextual_dropout.experiments.results import Results
 
 #: A killed worker (out of memory?) ends its pool; runs resume from their checkpoints in a new one, so often.
 MOST_POOLS = 5
@@ -100,10 +104,24 @@ def _in_a_pool(
     waiting: list[Failure] = []
     context = multiprocessing.get_context("spawn")
     news = context.Queue()  # a new one for each pool: a killed writer may have left it locked
-    with suppress(BrokenProcessPool), ProcessPoolExecutor(processes, context, _begin, (news,)) as pool:
+    pool = ProcessPoolExecutor(processes, context, _begin, (news, os.getpid()))
+    try:
         running = {pool.submit(_work, config, results, data_directory): config for config in todo}
         _follow(running, todo, news, watcher, failures, waiting)
+    except BrokenProcessPool:
+        pass
+    except BaseException:  # interrupted: what was trained is in checkpoints
+        _end_at_once(pool)
+        raise
+    pool.shutdown()
     return waiting
+
+
+def _end_at_once(pool: ProcessPoolExecutor) -> None:
+    workers = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.terminate()
 
 
 def _follow(
@@ -129,8 +147,9 @@ def _follow(
                 waiting.append(Failure(config, str(error)))
                 continue
             except Exception as error:
-                message = "".join(traceback.format_exception(error)).strip()
-                failures.append(Failure(config, str(error) if isinstance(error, Busy) else message))
+                known = isinstance(error, ExperimentError | DataError)
+                message = str(error) if known else "".join(traceback.format_exception(error)).strip()
+                failures.append(Failure(config, message))
                 watcher.failed(failures[-1])
             else:
                 watcher.finished(config, record)
@@ -147,14 +166,26 @@ def _pass_on(news: Any, tell: Callable[[RunConfig, int], None]) -> None:
 _news: Any = None
 
 
-def _begin(news: Any) -> None:
-    """A worker has one thread, and does not wait at its end for news that nobody reads."""
+def _begin(news: Any, parent: int) -> None:
+    """A worker has one thread, leaves Ctrl-C to its parent, ends with it, and does not wait for unread news."""
     import torch
+
+    from contextual_dropout.experiments.provenance import provenance
 
     global _news
     _news = news
     news.cancel_join_thread()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
+    provenance()
+
+
+def _end_with(parent: int) -> None:
+    """A killed parent leaves its children to another process; what they do would then be nobody's."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _work(config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from contextual_dropout.experiments.evaluation import point_labels
 from contextual_dropout.experiments.examples import Examples, augmenter, normaliser
 from contextual_dropout.experiments.files import load_tensors, replace_file
 from contextual_dropout.experiments.methods import build_model, build_objective, build_optimizer, rate_factor
+from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.seeds import derived_seed
 
 __all__ = ["Trained", "train"]
@@ -29,18 +30,19 @@ __all__ = ["Trained", "train"]
 #: Epochs between two checkpoints.
 CHECKPOINT_EVERY = 5
 _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
-#: The draw of the noise on which learning curves are measured.
-CURVE_SEED = 0
+#: Learning curves are measured under noise of their own.
+CURVE_SEED = 2
 
 
 @dataclass
 class Trained:
-    """A trained network, its learning curve and what it cost."""
+    """A trained network, its learning curve, what it cost, and the commits of the code that trained it."""
 
     model: nn.Module
     history: list[dict[str, Any]]
     cpu_seconds: float
     wall_seconds: float
+    commits: list[str | None]
 
 
 class Training:
@@ -64,6 +66,7 @@ class Training:
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
         self.cpu_seconds = self.wall_seconds = 0.0
+        self.commits: list[str | None] = [provenance()["commit"]]
 
     def run_epoch(self) -> None:
         """One pass over the data; randomness comes from the seed and the number of the epoch."""
@@ -127,6 +130,7 @@ class Training:
             "history": self.history,
             "cpu_seconds": self.cpu_seconds,
             "wall_seconds": self.wall_seconds,
+            "commits": self.commits,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -138,6 +142,10 @@ class Training:
         self.epoch = state["epoch"]
         self.history = state["history"]
         self.cpu_seconds, self.wall_seconds = state["cpu_seconds"], state["wall_seconds"]
+        if self.epoch < self.config.epochs:
+            self.commits = list(dict.fromkeys([*state.get("commits", []), *self.commits]))
+        else:
+            self.commits = state.get("commits", [])
 
 
 def train(
@@ -174,7 +182,13 @@ def train(
         if training.epoch % CHECKPOINT_EVERY == 0 or training.epoch == config.epochs:
             _save(fabric, checkpoint, training.state())
         progress(training.epoch)
-    return Trained(training.model.module.eval(), training.history, training.cpu_seconds, training.wall_seconds)
+    return Trained(
+        training.model.module.eval(),
+        training.history,
+        training.cpu_seconds,
+        training.wall_seconds,
+        training.commits,
+    )
 
 
 def _save(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:

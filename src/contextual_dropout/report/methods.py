@@ -15,13 +15,14 @@ LABELS = {
     "gating": "Gating",
     "gating-dropout": "Gating + dropout",
     "mc-bernoulli-tuned": "Tuned MC Bernoulli",
+    "gating-tuned": "Tuned gating",
     "learnable-bernoulli": "Learnable Bernoulli",
     "contextual-bernoulli": "Contextual Bernoulli",
     "contextual-gaussian": "Contextual Gaussian",
 }
 CONTEXTUAL = ("contextual-bernoulli", "contextual-gaussian")
 #: Baselines of ours that the paper does not have.
-ADDED = ("mc-bernoulli-tuned", "learnable-bernoulli")
+ADDED = ("mc-bernoulli-tuned", "gating-tuned", "learnable-bernoulli")
 
 
 def label(method: str) -> str:

@@ -34,7 +34,7 @@ def learning_curves(summary: Summary, setting: str) -> Figure:
         _band(accuracy, each, lambda point: point["point_accuracy"])
         _band(likelihood, each, lambda point: point["log_likelihood"])
         _priors(prior, each)
-    tidy(accuracy, f"Point accuracy, {setting} MNIST", "epoch", "%")
+    tidy(accuracy, f"Point accuracy, {summary.experiment}, {setting}", "epoch", "%")
     tidy(likelihood, "Training log-likelihood", "epoch", "nats an example")
     tidy(prior, "Learned prior", "epoch", "keep probability")
     for axes in (accuracy, likelihood, prior):

@@ -39,7 +39,8 @@ def drop_probabilities(summary: Summary, setting: str, method: str) -> Figure:
     tidy(panels["class"], f"By digit ({sites[last]})", "digit", "drop probability")
     count = len(runs.seeds)
     seeds = "one seed" if count == 1 else f"averaged over {count} seeds"
-    figure.suptitle(f"{label(method)}, {setting} MNIST: 5, 25, 50, 75, 95% quantiles, {seeds}", fontsize=8.5)
+    title = f"{label(method)}, {summary.experiment}, {setting}: 5, 25, 50, 75, 95% quantiles, {seeds}"
+    figure.suptitle(title, fontsize=8.5)
     return figure
 
 

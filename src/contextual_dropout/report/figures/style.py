@@ -24,12 +24,13 @@ _COLOURS = {
     "gating": "#999999",
     "gating-dropout": "#999999",
     "mc-bernoulli-tuned": "#56B4E9",
+    "gating-tuned": "#999999",
     "learnable-bernoulli": "#000000",
     "contextual-bernoulli": "#D55E00",
     "contextual-gaussian": "#0072B2",
 }
-_MARKERS = dict(zip(LABELS, ("o", "s", "^", "v", "x", "+", "o", "d", "o", "s"), strict=True))
-_DASHED = ("gating-dropout", "mc-bernoulli-tuned", "learnable-bernoulli")
+_MARKERS = dict(zip(LABELS, ("o", "s", "^", "v", "x", "+", "o", "x", "d", "o", "s"), strict=True))
+_DASHED = ("gating-dropout", "mc-bernoulli-tuned", "gating-tuned", "learnable-bernoulli")
 _RC: Any = {
     "font.size": 8,
     "axes.titlesize": 8.5,

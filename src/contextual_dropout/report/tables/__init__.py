@@ -9,12 +9,14 @@ from contextual_dropout.report.tables.comparison import (
     complete,
     differences,
     noisy_mnist,
+    of_the_paper,
     original_log_likelihood,
 )
 from contextual_dropout.report.tables.context import context_spread, context_value
 from contextual_dropout.report.tables.cost import cost, model_sizes
 from contextual_dropout.report.tables.detection import detection
 from contextual_dropout.report.tables.ensembles import ensembles
+from contextual_dropout.report.tables.figures import figures
 from contextual_dropout.report.tables.protocol import protocol
 
 __all__ = [
@@ -29,31 +31,44 @@ __all__ = [
     "detection",
     "differences",
     "ensembles",
+    "figures",
     "model_sizes",
     "noisy_mnist",
+    "of_the_paper",
     "original_log_likelihood",
     "protocol",
 ]
 
 
 def all_tables(summary: Summary) -> dict[str, Table]:
-    """All of them, in the order of the page."""
-    return {
-        "bars": bars(summary),
-        "noisy-mnist": noisy_mnist(summary),
-        "differences": differences(summary),
-        "complete-original": complete(summary, "original"),
-        "complete-noisy": complete(summary, "noisy"),
-        "original-log-likelihood": original_log_likelihood(summary),
-        "calibration-noisy": calibration(summary, "noisy"),
-        "calibration-original": calibration(summary, "original"),
-        "clean-to-noisy": clean_to_noisy(summary),
-        "detection-noisy": detection(summary, "noisy"),
-        "detection-original": detection(summary, "original"),
-        "model-sizes": model_sizes(summary),
-        "cost": cost(summary),
-        "context-spread": context_spread(summary),
-        "context-value": context_value(summary),
-        "ensembles": ensembles(summary),
-        "protocol": protocol(summary),
+    """All of them, in the order of the page; those of the paper only for the paper's experiment."""
+    paper = (
+        {
+            "bars": bars(summary),
+            "noisy-mnist": noisy_mnist(summary),
+            "differences": differences(summary),
+            "complete-original": complete(summary, "original"),
+            "complete-noisy": complete(summary, "noisy"),
+            "original-log-likelihood": original_log_likelihood(summary),
+            "clean-to-noisy": clean_to_noisy(summary),
+            "model-sizes": model_sizes(summary),
+        }
+        if of_the_paper(summary)
+        else {}
+    )
+    each = {
+        f"{name}-{setting}": table(summary, setting)
+        for setting in summary.settings
+        for name, table in (("figures", figures), ("calibration", calibration), ("detection", detection))
     }
+    return (
+        paper
+        | each
+        | {
+            "cost": cost(summary),
+            "context-spread": context_spread(summary),
+            "context-value": context_value(summary),
+            "ensembles": ensembles(summary),
+            "protocol": protocol(summary),
+        }
+    )

@@ -23,6 +23,5 @@ def calibration(summary: Summary, setting: str) -> Table:
         "Calibration error: expected, 15 bins, in percent. AURC: area under the risk-coverage curve when the most "
         "uncertain examples are refused first, by either score.",
     )
-    return Table(
-        f"Calibration, {setting} MNIST", ("Method", "Seeds", *(each.label for each in metrics)), tuple(rows), notes
-    )
+    columns = ("Method", "Seeds", *(each.label for each in metrics))
+    return Table(f"Calibration, {summary.experiment}, {setting}", columns, tuple(rows), notes)

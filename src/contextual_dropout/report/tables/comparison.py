@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from contextual_dropout.experiments.paper import CLEAN_TO_NOISY, LARGEST_LOG_LIKELIHOOD, RESULTS, Reported
+from contextual_dropout.experiments.paper import CLEAN_TO_NOISY, LARGEST_LOG_LIKELIHOOD, RESULTS, TRAINING, Reported
 from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import (
     ACCURACY,
@@ -20,7 +20,7 @@ from contextual_dropout.report.metrics import (
 from contextual_dropout.report.summary import Statistic, Summary
 from contextual_dropout.report.table import MISSING, Table, number, of_seeds, signed
 
-__all__ = ["clean_to_noisy", "complete", "differences", "noisy_mnist", "original_log_likelihood"]
+__all__ = ["clean_to_noisy", "complete", "differences", "noisy_mnist", "of_the_paper", "original_log_likelihood"]
 
 _OURS = "Ours: mean ± sd over seeds. Difference: our mean less the paper's figure."
 _NOISE = "The paper's accuracy is of one draw of the test noise; ours is the mean over several draws."
@@ -91,6 +91,16 @@ def as_printed(reported: Reported | None) -> str:
         return MISSING
     value = number(reported.value, reported.decimals)
     return value if reported.sd is None else f"{value} ± {number(reported.sd, reported.decimals)}"
+
+
+def of_the_paper(summary: Summary) -> bool:
+    """Whether the runs are of the paper's experiment: MNIST, its test set, its length of training."""
+    return all(
+        record["config"]["data"] == "mnist"
+        and record["config"]["split"] == "test"
+        and (record["config"]["epochs"], record["data"]["train"]) == TRAINING
+        for record in summary.records
+    )
 
 
 def noisy_mnist(summary: Summary) -> Table:

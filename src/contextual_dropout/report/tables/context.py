@@ -17,20 +17,24 @@ _RELEASED_NOTE = (
 
 
 def context_spread(summary: Summary) -> Table:
-    """Keep probabilities of every site: mean, spread over samples and over units, prior."""
-    columns = ("Setting", "Method", "Site", "Mean keep probability", "sd over samples", "sd over units", "Prior")
+    """Keep probabilities of every site: mean, spread over samples, masks and units, prior."""
+    columns = (
+        *("Setting", "Method", "Site", "Mean keep probability"),
+        *("sd over samples", "sd over masks", "sd over units", "Prior"),
+    )
     rows = [
         (runs.setting, label(runs.method), runs.site_labels.get(site, site), *_site(runs, site))
         for runs in _contextual(summary)
         for site in runs.first["contextuality"]["sites"]
     ]
     rows += [
-        ("noisy", _RELEASED, f"site {index}", MISSING, number(sd, 4), MISSING, MISSING)
+        ("noisy", _RELEASED, f"site {index}", MISSING, number(sd, 4), MISSING, MISSING, MISSING)
         for index, sd in enumerate(RELEASED_CODE.sd_over_samples, 1)
     ]
     notes = (
-        "sd over samples: within a unit, mean over units. sd over units: of the units' mean keep probabilities. Each "
-        "is given as mean ± sd over seeds.",
+        "sd over samples: within a unit, mean over units, of means over masks; sd over masks: within a unit and a "
+        "sample, since later sites read what earlier masks left. sd over units: of the units' mean keep "
+        "probabilities. Each is given as mean ± sd over seeds.",
         f"{_RELEASED_NOTE} Its learned prior moves from {RELEASED_CODE.prior[0]:.2f} to {RELEASED_CODE.prior[1]:.2f}.",
     )
     return Table("Contextuality: keep probabilities", columns, tuple(rows), notes)
@@ -40,7 +44,7 @@ def context_value(summary: Summary) -> Table:
     """The same networks with every unit frozen at its mean keep probability."""
     columns = (
         *("Setting", "Method", "Seeds", "Accuracy: contextual", "frozen", "difference"),
-        *("Log-likelihood: contextual", "frozen", "difference", "Point predictions changed"),
+        *("Log-likelihood: contextual", "frozen", "difference", "Predictions changed"),
     )
     rows = [_value(runs) for runs in _contextual(summary)]
     contextual, frozen = RELEASED_CODE.accuracy_contextual, RELEASED_CODE.accuracy_frozen
@@ -61,7 +65,7 @@ def _contextual(summary: Summary) -> list[Runs]:
 def _site(runs: Runs, site: str) -> list[str]:
     return [
         of_seeds(runs.at("contextuality", "sites", site, name), 4)
-        for name in ("mean", "sd_over_samples", "sd_over_units", "prior")
+        for name in ("mean", "sd_over_samples", "sd_over_masks", "sd_over_units", "prior")
     ]
 
 
@@ -72,7 +76,7 @@ def _value(runs: Runs) -> tuple[str, ...]:
         gain = _difference(contextual, frozen)
         sign = "+" if gain and gain.mean >= 0 else ""
         cells += [of_seeds(contextual, decimals), of_seeds(frozen, decimals), sign + of_seeds(gain, decimals)]
-    changed = of_seeds(runs.at("contextuality", "point_predictions_changed"), 0)
+    changed = of_seeds(runs.at("contextuality", "predictions_changed"), 0)
     total = runs.first["contextuality"]["examples"]
     return (runs.setting, label(runs.method), str(len(runs.seeds)), *cells, f"{changed} of {total:,}")
 

@@ -16,7 +16,9 @@ def detection(summary: Summary, setting: str) -> Table:
     """AUROC and FPR95 by every score, a row for each data set and method."""
     columns = tuple(f"{figure}, {score}" for score in _SCORES.values() for figure in _FIGURES.values())
     all_runs = [summary.runs[setting, method] for method in summary.methods(setting)]
-    data_sets = dict.fromkeys(name for runs in all_runs for name, value in runs.first["ood"].items() if value)
+    data_sets = dict.fromkeys(
+        name for runs in all_runs for record in runs.records.values() for name, value in record["ood"].items() if value
+    )
     rows = [
         (name, label(runs.method), str(len(runs.seeds)), *_cells(runs, name)) for name in data_sets for runs in all_runs
     ]
@@ -25,7 +27,7 @@ def detection(summary: Summary, setting: str) -> Table:
         "the noise of the setting.",
         "A deterministic method has no p-value and no mutual information.",
     )
-    title = f"Out-of-distribution detection, {setting} MNIST"
+    title = f"Out-of-distribution detection, {summary.experiment}, {setting}"
     return Table(title, ("Data", "Method", "Seeds", *columns), tuple(rows), notes)
 
 

@@ -1,0 +1,19 @@
+"""What a user can put right."""
+
+__all__ = ["Busy", "ConfigError", "ExperimentError", "NotReady"]
+
+
+class ExperimentError(ValueError):
+    """A run cannot be done, or its files not be read, and what to do about it: no traceback is needed."""
+
+
+class ConfigError(ExperimentError):
+    """A configuration that cannot be run, and why."""
+
+
+class Busy(ExperimentError):
+    """Another process works on the same run."""
+
+
+class NotReady(ExperimentError):
+    """A run that has to be done before this one is not done."""
