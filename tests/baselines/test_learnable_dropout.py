@@ -8,36 +8,8 @@ from torch import Tensor, nn
 import contextual_dropout as cd
 from contextual_dropout.baselines import learnable_dropout
 from contextual_dropout.encoder import GlobalLogits
+from tests.chain import images, keeps, plain
 from tests.exact.enumeration import FAILURE_RATE, assert_mean, exact_gradients, sampled_gradients
-
-# --- learnable dropout -----------------------------------------------------------------------------------------
-
-
-def plain() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.ReLU(),
-        nn.Dropout2d(0.3),
-        nn.Flatten(),
-        nn.Linear(144, 8),
-        nn.ReLU(),
-        nn.Dropout(0.1),
-        nn.Linear(8, 3),
-    )
-
-
-def images(examples: int = 5) -> Tensor:
-    return torch.randn(examples, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-
-
-def keeps(model: nn.Module, x: Tensor) -> list[Tensor]:
-    """The keep probabilities (B, C) of each site of a network as above, on the point estimate's path."""
-    found = []
-    for part in model.eval():
-        if isinstance(part, cd.ContextualDropout):
-            found.append(part.keep_probability(x).detach())
-        x = part(x)
-    return found
 
 
 def test_rates_begin_at_those_of_the_layers_and_never_depend_on_the_sample() -> None:
