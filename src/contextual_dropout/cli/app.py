@@ -150,8 +150,10 @@ def table(
     if unknown:
         raise typer.BadParameter(f"no table {', '.join(unknown)}; there are {', '.join(found)}")
     for name in names or found:
-        # In a pipe, columns would be cut to the width of a terminal.
-        print(to_markdown(found[name])) if not console.is_terminal else console.print(to_rich(found[name]))
+        if console.is_terminal:
+            console.print(to_rich(found[name]))
+        else:  # in a pipe, columns would be cut to the width of a terminal
+            print(to_markdown(found[name]))
 
 
 @app.command()
