@@ -118,6 +118,15 @@ def test_a_stale_checkpoint_is_not_resumed(tmp_path: Path) -> None:
     assert comparable(run(changed, results)) == comparable(run(changed, folders(tmp_path / "straight")))
 
 
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    for path in (results.work / tiny().name / "checkpoint.pt", results.path(tiny())):
+        path.parent.mkdir(parents=True)
+        path.with_name(f".{path.name}.123.tmp").write_text("half")
+    run(tiny(), results)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
 def test_two_processes_do_not_work_on_the_same_run(tmp_path: Path) -> None:
     results = folders(tmp_path)
     with locked(results.work / tiny().name / "lock"), pytest.raises(Busy, match="another process"):

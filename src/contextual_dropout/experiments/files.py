@@ -14,7 +14,7 @@ import torch
 
 from contextual_dropout.experiments.errors import Busy, ExperimentError
 
-__all__ = ["load_tensors", "locked", "read_json", "replace_file", "write_json"]
+__all__ = ["load_tensors", "locked", "read_json", "remove_leftovers", "replace_file", "write_json"]
 
 
 @contextmanager
@@ -29,6 +29,12 @@ def replace_file(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of attempts to replace ``path``; the caller knows that no other is at it."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

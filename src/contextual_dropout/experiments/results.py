@@ -16,7 +16,9 @@ from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.files import read_json, replace_file, write_json
 from contextual_dropout.prediction import Prediction
 
-__all__ = ["Results"]
+__all__ = ["PREDICTIONS", "Results"]
+
+PREDICTIONS = "predictions.safetensors"
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Results:
         return {name: Prediction(values.double().softmax(-1)) for name, values in kept.items()}
 
     def _predictions(self, config: RunConfig) -> Path:
-        return self.work / config.name / "predictions.safetensors"
+        return self.work / config.name / PREDICTIONS
 
 
 #: The logarithm of a probability that half precision still has.

@@ -17,14 +17,17 @@ from contextual_dropout.experiments.contextuality import contextuality, drop_pro
 from contextual_dropout.experiments.errors import NotReady
 from contextual_dropout.experiments.evaluation import Predictions, evaluate, noise_name, noisy_inputs
 from contextual_dropout.experiments.examples import Examples, load_examples
-from contextual_dropout.experiments.files import locked
+from contextual_dropout.experiments.files import locked, remove_leftovers
 from contextual_dropout.experiments.networks import FILE, save_network
 from contextual_dropout.experiments.provenance import provenance
-from contextual_dropout.experiments.results import Results
+from contextual_dropout.experiments.results import PREDICTIONS, Results
 from contextual_dropout.experiments.seeds import derived_seed
-from contextual_dropout.experiments.training import train
+from contextual_dropout.experiments.training import CHECKPOINT, train
 
 __all__ = ["run"]
+
+#: What a run keeps in its folder.
+FILES = (CHECKPOINT, FILE, PREDICTIONS)
 
 
 def run(
@@ -47,6 +50,8 @@ def run(
     """
     directory = results.work / config.name
     with locked(directory / "lock"):
+        for path in (results.path(config), *(directory / name for name in FILES)):
+            remove_leftovers(path)
         done = results.read(config)
         if done is not None:
             return done

@@ -25,8 +25,9 @@ from contextual_dropout.experiments.methods import build_model, build_objective,
 from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.seeds import derived_seed
 
-__all__ = ["Trained", "train"]
+__all__ = ["CHECKPOINT", "Trained", "train"]
 
+CHECKPOINT = "checkpoint.pt"
 #: Epochs between two checkpoints.
 CHECKPOINT_EVERY = 5
 _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -172,7 +173,7 @@ def train(
     """
     fabric = fabric or Fabric(accelerator="auto", devices=1, precision=config.precision)  # type: ignore[arg-type]
     training = Training(config, examples, fabric, weights)
-    checkpoint = directory / "checkpoint.pt"
+    checkpoint = directory / CHECKPOINT
     state = load_tensors(checkpoint) if checkpoint.exists() else None
     if state is not None and state["digest"] == config.digest:
         training.restore(state)
