@@ -262,7 +262,7 @@ def storage_of(tensor: Tensor) -> int:
     """Tells the memory of one tensor from another's; 0 where there is none (sparse or nested layouts)."""
     try:
         return int(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError):  # which of the two torch raises depends on the layout
         return 0
 
 

@@ -118,7 +118,6 @@ def test_ensembles_share_the_samples_and_are_averaged_over_subsets(tmp_path: Pat
 
 
 def test_figures_of_one_sample_have_no_p_values() -> None:
-
     values = figures(Prediction(torch.rand(1, 8, 3).softmax(-1)), torch.zeros(8, dtype=torch.long))
     assert values["pavpu"] == {}
     assert values["aurc_p_value"] is None
@@ -137,7 +136,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals of a POSIX system")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_it_leaves_no_worker(tmp_path: Path, stop: signal.Signals) -> None:
     """Ctrl-C ends the sweep at once, and no process goes on training for a parent that was killed."""
