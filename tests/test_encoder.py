@@ -25,7 +25,7 @@ def test_pool_of_an_empty_axis_is_zero() -> None:
     assert torch.equal(pool(torch.empty(2, 3, 0), 0, 1), torch.zeros(2, 3))
 
 
-@pytest.mark.parametrize(("reduction", "width"), [(1, 8), (3, 2), (8, 1), (100, 1)])
+@pytest.mark.parametrize(("reduction", "width"), [(1, 8), (3, 2), (7, 1), (8, 8), (100, 8)])
 def test_bottleneck_width(reduction: int, width: int) -> None:
     assert encoder(reduction=reduction).reduce_weight.shape == (width, 8)
 

@@ -98,6 +98,32 @@ def test_bernoulli_kl_at_certainty() -> None:
     torch.testing.assert_close(certain, torch.stack([-prior.sigmoid().log(), -(1 - prior.sigmoid()).log()]))
 
 
+def test_gaussian_kl_far_from_the_prior_and_near_to_it() -> None:
+    """(exp(d) - 1 - d) / 2 with d = b - a: -(1 + d) / 2 for large variances of the prior, d^2 / 4 near it."""
+    prior = torch.tensor(1.5)
+    far = Gaussian.kl(torch.tensor([[50.0], [1e4]]), prior)
+    torch.testing.assert_close(far, torch.tensor([(48.5 - 1) / 2, (9998.5 - 1) / 2]))
+    near = Gaussian.kl((prior - 2.0**-9).expand(1, 1), prior)
+    torch.testing.assert_close(near.double(), torch.tensor([2.0**-20], dtype=torch.float64), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("draw", ["sample", "antithetic"])
+def test_bernoulli_masks_at_the_edge_of_the_noise(draw: str) -> None:
+    """torch's uniform numbers include 0 and not 1: units that are surely kept, or dropped, are so for all of them."""
+    noise = torch.tensor([0.0, 0.5, 1 - 2.0**-24])
+    for logit, expected in ((1e4, 1.0), (-1e4, 0.0)):
+        masks = getattr(Bernoulli, draw)(torch.full_like(noise, logit), noise)
+        assert masks.tolist() == [expected] * 3
+        assert not masks.signbit().any()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("draw", ["sample", "antithetic"])
+def test_masks_of_logits_that_are_not_numbers_are_none_either(family: families.Family, draw: str) -> None:
+    logits = torch.tensor([torch.nan, 0.3])
+    assert getattr(family, draw)(logits, torch.tensor([0.9, 0.9])).isnan().tolist() == [True, False]
+
+
 def test_unknown_family() -> None:
     with pytest.raises(ValueError, match="unknown family 'poisson': expected one of 'bernoulli', 'gaussian'"):
         families.by_name("poisson")

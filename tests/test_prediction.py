@@ -85,6 +85,20 @@ def test_regression() -> None:
     assert len(single) == 5
 
 
+@pytest.mark.parametrize("shape", [(1, 0), (2, 0, 3), (1, 4)])
+def test_regression_without_spread(shape: tuple[int, ...]) -> None:
+    prediction = cd.RegressionPrediction(torch.ones(shape))
+    assert torch.equal(prediction.variance, torch.zeros(shape[1:]))
+    assert torch.equal(prediction.std, torch.zeros(shape[1:]))
+    assert f"{shape[0]} samples" in repr(prediction)
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_regression_has_a_spread_where_its_square_is_no_number(scale: float) -> None:
+    prediction = cd.RegressionPrediction(scale * torch.tensor([[1.0], [2.0], [4.0]]))
+    torch.testing.assert_close(prediction.std / scale, torch.tensor([1.5275252]))
+
+
 @pytest.mark.parametrize("test", [cd.significance.wilcoxon, cd.significance.rank_sum, cd.significance.independent_t])
 def test_the_test_can_be_chosen(test: cd.significance.TwoSampleTest) -> None:
     prediction = interpret(logits(), "multiclass", test)
@@ -156,3 +170,13 @@ def test_errors() -> None:
         cd.Prediction(logits().softmax(-1)).certain(5)
     with pytest.raises(ValueError, match="hence no second one"):
         _ = cd.MultilabelPrediction(torch.ones(2, 1, 1)).top_two
+
+
+def test_to_another_precision() -> None:
+    samples, test = torch.rand(3, 2, 4), cd.significance.wilcoxon
+    for prediction in (cd.Prediction(samples, test), cd.MultilabelPrediction(samples, test)):
+        other = prediction.to(torch.float64)
+        assert type(other) is type(prediction)
+        assert torch.equal(other.samples, samples.double())
+        assert other.test is test
+    assert cd.RegressionPrediction(samples).to(torch.float64).samples.dtype is torch.float64

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -172,3 +175,70 @@ def test_distributed_training_is_told_of_all_sites(tmp_path: Path) -> None:
     finally:
         torch.distributed.destroy_process_group()
     assert_same_sites(cd.load_sites(mlp(), tmp_path / "again"), cd.load_sites(mlp(), tmp_path / "sites"))
+
+
+def test_threads_that_save_to_the_same_path_do_not_meet(tmp_path: Path) -> None:
+    model, path = cd.contextualize(mlp(), example=torch.randn(2, 4)), tmp_path / "sites.safetensors"
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(cd.save_sites, model, path) for _ in range(40)]:
+            done.result()
+    cd.load_sites(mlp(), path)
+    assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / "other").touch()
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def described(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The sites of the small network in a file, with a change in what it says of them."""
+    cd.save_sites(cd.contextualize(mlp(), example=torch.randn(1, 4)), path)
+    with safe_open(path, "pt") as file:
+        description = json.loads(file.metadata()["contextual_dropout"])
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    change(description)
+    save_file(tensors, path, {"contextual_dropout": json.dumps(description)})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda file: file["sites"]["5"].update(features=10**6),
+            r"5.encoder.reduce_weight is of shape .* expected \(1250",
+        ),
+        (lambda file: file["sites"]["5"].update(features=10**12), "the options of 5 are not those of a site"),
+        (lambda file: file["sites"]["5"].update(dim="x"), "the options of 5 are not those of a site: dim must be"),
+        (lambda file: file["sites"]["5"].update(p=[]), "the options of 5 are not those of a site"),
+        (lambda file: file["sites"]["5"].update(more=1), "the options of 5 are not those of a site: .*'more'"),
+        (lambda file: file["sites"].update({"5": 3}), "cannot be understood"),
+        (lambda file: file["changes"][1].update(kind=["x"]), "cannot be understood: .*names must be strings"),
+        (lambda file: file["changes"][1].update(aliases=3), "cannot be understood"),
+        (lambda file: file["changes"].append(file["changes"][0]), "2: the file names it more than once"),
+        (
+            lambda file: file["changes"][1].update(part="5", name="", sites=[""]),
+            "5: it cannot be replaced inside of itself",
+        ),
+        (lambda file: file["changes"][1].update(sites=["2"]), "2: the file names it more than once"),
+    ],
+)
+def test_what_cannot_be_understood_leaves_the_model_as_it_was(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    """The first of the two sites is sound."""
+    path, model = described(tmp_path / "sites", change), mlp()
+    before = list(model.named_modules())
+    with pytest.raises(ValueError, match=message):
+        cd.load_sites(model, path)
+    assert list(model.named_modules()) == before
+    assert cd.sites(cd.contextualize(model, example=torch.randn(1, 4)))
+
+
+def test_priors_that_were_saved_as_scalars(tmp_path: Path) -> None:
+    converted = randomised(cd.contextualize(mlp(), example=torch.randn(1, 4)))
+    cd.save_sites(converted, path := tmp_path / "sites")
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    old = {key: value.reshape(()) if key.endswith("prior_logit") else value for key, value in tensors.items()}
+    save_file(old, path, metadata)
+    assert_same_sites(cd.load_sites(mlp(), path), converted)

@@ -130,6 +130,14 @@ def test_t_does_not_depend_on_the_scale(test: TwoSampleTest, scale: float) -> No
     torch.testing.assert_close(test(a * scale, b * scale), test(a, b), rtol=1e-9, atol=1e-12)
 
 
+@every_test
+@pytest.mark.parametrize("k", [6, 20])
+def test_the_largest_numbers_do_not_overflow(test: TwoSampleTest, k: int) -> None:
+    a, b = normal(k, 3)
+    scale = torch.finfo(torch.float64).max / torch.cat([a, b]).abs().max()
+    torch.testing.assert_close(test(a * scale, -b * scale), test(a, -b), rtol=1e-9, atol=1e-12)
+
+
 @t_test
 def test_t_keeps_small_p_values(test: TwoSampleTest) -> None:
     a, b = normal(20, 3, shift=30.0)

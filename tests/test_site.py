@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 from typing import Any
 
@@ -147,6 +148,18 @@ def test_autocast_keeps_the_logits_precise(family: str, dtype: torch.dtype) -> N
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("encoder", ["bottleneck", "global"])
+def test_parameters_of_half_precision_are_computed_with_in_single(encoder: str, dtype: torch.dtype) -> None:
+    """In float16 t * hidden alone would be infinite here."""
+    layer = site(encoder=encoder, temperature=100.0).to(dtype)
+    u = 600 * torch.randn(5, 8).to(dtype)
+    keep = layer.keep_probability(u)
+    assert torch.equal(keep, copy.deepcopy(layer).float().keep_probability(u.float()))
+    keep.sum().backward()
+    assert all(p.grad is None or (p.grad.dtype == dtype and p.grad.isfinite().all()) for p in layer.parameters())
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_float64(family: str) -> None:
     layer = site(family=family).double()
@@ -275,6 +288,37 @@ def test_a_global_site_checks_its_input_all_the_same() -> None:
         site(8, encoder="global")(torch.randn(5, 7))
 
 
+@pytest.mark.parametrize("p", [5e-324, 1e-17, 1 - 2.0**-53])
+def test_drop_rates_at_the_edge_of_floating_point(p: float) -> None:
+    """1 - p may round to 1; its logit does not."""
+    edge = site(p=p, initialisation="zero")
+    assert edge.prior_logit.item() == pytest.approx(math.log1p(-p) - math.log(p), rel=1e-6)
+    assert torch.equal(edge(torch.ones(2, 8)), torch.full((2, 8), float(p < 0.5)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_zero_stays_zero_under_any_mask_of_half_precision(dtype: torch.dtype) -> None:
+    """A standard deviation of exp(20) is infinite in float16; what of the product fits is exact."""
+    noisy = site(4, family="gaussian", initialisation="zero", temperature=1.0)
+    nn.init.constant_(noisy.encoder.expand_bias, -100.0)
+    u = torch.tensor([[0.0, 0.0, 2.0**-20, 2.0**-20]], dtype=dtype)
+    torch.manual_seed(0)
+    half = noisy(u)
+    torch.manual_seed(0)
+    single = noisy(u.float())
+    assert half.dtype == dtype
+    assert half[0, :2].tolist() == [0.0, 0.0]
+    torch.testing.assert_close(half.float(), single, rtol=2e-2, atol=0)
+
+
+def test_features_that_overflow_the_context_are_not_dropped_in_silence() -> None:
+    """Their mean is infinite: the masks cannot be known, and say so."""
+    pooled = site(4, dim=1)
+    u = torch.full((1, 4, 5, 5), 3e38)
+    assert pooled(u).isnan().all()
+    assert pooled.eval()(u).isnan().all()
+
+
 # --- bad input -------------------------------------------------------------------------------------------------
 
 
@@ -288,7 +332,13 @@ def test_a_global_site_checks_its_input_all_the_same() -> None:
         ({"family": "cauchy"}, "unknown family 'cauchy': expected one of 'bernoulli', 'gaussian'"),
         ({"features": 0}, "features must be a positive integer, got 0"),
         ({"reduction": 0}, "reduction must be a positive integer"),
+        ({"context_features": 0}, "context_features must be a positive integer"),
+        ({"dim": "x"}, "dim must be an integer, the number of an axis, got 'x'"),
+        ({"batch_dim": 1.0}, "batch_dim must be an integer"),
         ({"temperature": 0.0}, "temperature must be a positive number"),
+        ({"temperature": 1e-40}, "temperature must be a positive number from 1e-30 to 1e\\+30, got 1e-40"),
+        ({"temperature": float("inf")}, "temperature must be a positive number"),
+        ({"temperature": float("nan")}, "temperature must be a positive number"),
         ({"initialisation": "xavier"}, "unknown initialisation 'xavier'"),
         ({"prior": "uniform"}, "unknown prior 'uniform'"),
         ({"encoder": "transformer"}, "unknown encoder 'transformer': expected one of 'bottleneck', 'global'"),

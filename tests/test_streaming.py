@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import random
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -62,3 +66,31 @@ def test_a_progress_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert cd.predict_loader(model, loader(), samples=2).samples.shape == (2, 50, 3)
     assert "predicting" in capsys.readouterr().err
+
+
+def test_threads_do_not_notice_one_another() -> None:
+    """Loaders draw from the global generators, and were seen by the predictions of other threads, and the other way."""
+    model = nn.Sequential(nn.Linear(4, 8), cd.ContextualDropout(8, p=0.5), nn.Linear(8, 3)).eval()
+    before = snapshot(model)
+    alone = [cd.predict_loader(model, loader(size=4), samples=5, seed=seed).samples for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        seeds = [seed for _ in range(10) for seed in range(4)]
+        found = list(pool.map(lambda seed: cd.predict_loader(model, loader(size=4), samples=5, seed=seed), seeds))
+    assert all(torch.equal(each.samples, alone[seed]) for seed, each in zip(seeds, found, strict=True))
+    assert_unchanged(before, model)
+
+
+def test_a_loader_goes_on_drawing_where_it_stopped() -> None:
+    """Apart from the global generators, but not from the same state for every batch."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    noise: list[torch.Tensor] = []
+
+    def batches() -> Iterator[torch.Tensor]:
+        for _ in range(3):
+            noise.append(torch.cat([torch.rand(2), torch.tensor([random.random(), np.random.rand()])]))
+            yield torch.zeros(2, 4)
+
+    before = snapshot(model)
+    cd.predict_loader(model, batches(), samples=3)
+    assert_unchanged(before, model)
+    assert len(torch.stack(noise).unique()) == 12

@@ -58,7 +58,7 @@ def keep_probabilities(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[
         {'1': (5, 8)}
     """
     devices = {parameter.device for parameter in model.parameters()}
-    with sampling(model), preserved(devices), _Watch() as watch:
+    with preserved(devices), sampling(model), _Watch() as watch:
         model(*inputs, **keywords)
     if not watch.keep:
         raise ValueError("the model called no contextual dropout site: add some with cd.contextualize(model)")

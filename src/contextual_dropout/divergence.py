@@ -32,7 +32,7 @@ class ClosedForm:
     first_dependent = 1
 
     def __call__(self, draw: Draw) -> Tensor:
-        prior = draw.site.prior_logit.to(draw.logits.dtype)
+        prior = draw.prior_logit.to(draw.logits.dtype)
         return draw.family.kl(draw.logits, prior)
 
 
@@ -46,7 +46,7 @@ class LogRatio:
     first_dependent = 0
 
     def __call__(self, draw: Draw) -> Tensor:
-        prior = draw.site.prior_logit.to(draw.logits.dtype)
+        prior = draw.prior_logit.to(draw.logits.dtype)
         logits = draw.logits if draw.sampled.requires_grad else draw.logits.detach()
         return (draw.family.log_prob(draw.mask, logits) - draw.family.log_prob(draw.mask, prior)).sum(-1)
 

@@ -45,9 +45,9 @@ def pool(u: Tensor, batch_dim: int, dim: int, dtype: torch.dtype | None = None) 
 class Encoder(nn.Module):
     """t h: (B, C) -> (B, C), two linear layers around a bottleneck (Section 2.3 of the paper).
 
-    ``alpha = Phi_2 F_NL(Phi_1 x)`` with Phi_1: C_context -> W, Phi_2: W -> C and W = max(1, C_context // gamma).
-    A gamma larger than the number of channels therefore means a bottleneck of width one. The output is the
-    natural logit ``t * alpha``.
+    ``alpha = Phi_2 F_NL(Phi_1 x)`` with Phi_1: C_context -> W, Phi_2: W -> C and W = C_context // gamma.
+    Where there are no more than gamma channels (the heads of an attention layer, say) they are not reduced, as in the
+    paper's networks. The output is the natural logit ``t * alpha``.
 
     Args:
         features: C, the number of logits.
@@ -90,7 +90,8 @@ class Encoder(nn.Module):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The parameters and their shapes."""
-        width = max(1, self.context_features // self.reduction)
+        few = self.context_features <= self.reduction
+        width = self.context_features if few else self.context_features // self.reduction
         return {
             "reduce_weight": (width, self.context_features),
             "reduce_bias": (width,),
@@ -109,10 +110,12 @@ class Encoder(nn.Module):
         nn.init.constant_(self.expand_bias, self.initial_logit / self.temperature)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Natural logits t * alpha (B, C) for pooled features (B, C_context)."""
-        hidden = F.leaky_relu(F.linear(x, self.reduce_weight, self.reduce_bias), self.negative_slope)
+        """Natural logits t * alpha (B, C) for pooled features (B, C_context), in the precision of the latter."""
+        reduce_weight, reduce_bias = self.reduce_weight.to(x.dtype), self.reduce_bias.to(x.dtype)
+        expand_weight, expand_bias = self.expand_weight.to(x.dtype), self.expand_bias.to(x.dtype)
+        hidden = F.leaky_relu(F.linear(x, reduce_weight, reduce_bias), self.negative_slope)
         # t times the last layer, with t where it meets the fewest numbers.
-        return F.linear(self.temperature * hidden, self.expand_weight, self.temperature * self.expand_bias)
+        return F.linear(self.temperature * hidden, expand_weight, self.temperature * expand_bias)
 
     @property
     def trainable(self) -> bool:
@@ -136,7 +139,7 @@ class GlobalLogits(Encoder):
         nn.init.constant_(self.expand_bias, self.initial_logit / self.temperature)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (self.temperature * self.expand_bias).expand(len(x), -1)
+        return (self.temperature * self.expand_bias.to(x.dtype)).expand(len(x), -1)
 
     def extra_repr(self) -> str:
         return f"{self.features}, the same for every sample"
@@ -157,8 +160,9 @@ class _Lazy(LazyModuleMixin, Encoder):
             super().reset_parameters()
 
     def initialize_parameters(self, x: Tensor) -> None:
-        """Give the parameters their shapes for inputs (B, C)."""
-        self.features = self.context_features = x.shape[-1]
+        """Give the parameters their shapes for inputs (B, C_context); as many logits unless the site said otherwise."""
+        self.context_features = x.shape[-1]
+        self.features = self.features or self.context_features
         if not self.has_uninitialized_params():
             return
         with torch.no_grad():

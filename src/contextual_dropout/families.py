@@ -27,7 +27,8 @@ from torch import Tensor
 
 __all__ = ["Bernoulli", "Family", "Gaussian", "by_name"]
 
-#: Gaussian log-variances, and their differences, are clipped here: variances stay finite in float32.
+#: Gaussian log-variances are clipped here, on both sides, and so is by how much one may be above the prior's: variances
+#: and their ratios stay finite in float32.
 MAX_LOG_VARIANCE = 40.0
 
 
@@ -78,7 +79,8 @@ class Bernoulli:
     name = "bernoulli"
     pathwise = False
 
-    # Masks are compared in place, as floating point: a tensor of booleans would be slow to convert.
+    # Masks are rounded in place, as floating point: a tensor of booleans would be slow to convert, and a comparison
+    # would make a mask of 0 of logits that are NaN, which nobody would notice.
 
     @staticmethod
     def noise(like: Tensor) -> Tensor:
@@ -88,12 +90,12 @@ class Bernoulli:
     @staticmethod
     def sample(logits: Tensor, noise: Tensor) -> Tensor:
         """z = 1[pi < sigmoid(a)], the true action."""
-        return logits.detach().sigmoid().sub_(noise).gt_(0)
+        return logits.detach().sigmoid().sub_(noise).ceil_().abs_()  # in (-1, 1]; -0.0 is no mask
 
     @staticmethod
     def antithetic(logits: Tensor, noise: Tensor) -> Tensor:
-        """z = 1[pi > sigmoid(-a)] = 1[sigmoid(a) + pi > 1], the pseudo action."""
-        return logits.detach().sigmoid().add_(noise).gt_(1)
+        """z = 1[pi >= sigmoid(-a)] = 1[sigmoid(a) + pi >= 1], the pseudo action; pi may be 0, but not 1."""
+        return logits.detach().sigmoid().add_(noise).floor_().clamp_max_(1)  # in [0, 2], the latter by rounding
 
     @staticmethod
     def mean(logits: Tensor) -> Tensor:
@@ -182,26 +184,37 @@ class _BernoulliKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, prior_logit: Tensor) -> Tensor:
-        value, keep, difference = _bernoulli_kl(logits, prior_logit)
-        ctx.save_for_backward(prior_logit, keep, difference)
+        value, rare, negative = _bernoulli_kl(logits, prior_logit)
+        ctx.save_for_backward(logits, prior_logit, rare, negative)
         return value
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        prior_logit, keep, difference = ctx.saved_tensors
-        slope = torch.addcmul(keep, keep, keep, value=-1).mul_(difference).mul_(gradient.unsqueeze(-1))
-        to_prior = gradient * (keep.shape[-1] * prior_logit.sigmoid() - keep.sum(-1))
-        return slope, to_prior.sum()
+        logits, prior_logit, rare, negative = ctx.saved_tensors
+        difference = _bounded(logits).sub_(prior_logit)
+        slope = torch.addcmul(rare, rare, rare, value=-1).mul_(difference).mul_(gradient.unsqueeze(-1))
+        kept = torch.where(negative, rare, 1 - rare).sum(-1)
+        return slope, (gradient * (rare.shape[-1] * prior_logit.sigmoid() - kept)).sum()
 
 
 def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """sum softplus(b) - softplus(-a) - a + keep (a - b), keep, and a - b."""
-    largest = 0.9 * math.log(torch.finfo(logits.dtype).max)  # beyond it keep is 0 or 1 to the last digit
-    bounded = logits.clamp(-largest, largest)
-    inverse = bounded.neg().exp_().add_(1)  # 1 / keep
-    keep, difference = inverse.reciprocal(), bounded - prior_logit
-    negative = inverse.log_().add_(bounded).addcmul_(keep, difference, value=-1)
-    return (F.softplus(prior_logit) - negative).sum(-1), keep, difference  # summed last: no cancellation
+    """sum softplus(-c) - softplus(-|a|) + rare (c - |a|), the probability ``rare`` of the rarer outcome, and a < 0.
+
+    c is b, mirrored where a is negative: so that where q and p agree, however surely, all terms are small, and their
+    rounding is.
+    """
+    size, negative = _bounded(logits).abs_(), logits < 0
+    mirrored = torch.where(negative, -prior_logit, prior_logit)
+    inverse = size.neg().exp_()  # exp(-|a|), at most 1
+    rare = inverse / (1 + inverse)
+    value = torch.where(negative, F.softplus(prior_logit), F.softplus(-prior_logit)) - inverse.log1p_()
+    return value.addcmul_(rare, mirrored.sub_(size)).sum(-1), rare, negative
+
+
+def _bounded(logits: Tensor) -> Tensor:
+    """Where a unit is surely kept or dropped, to the last digit, it does not matter how surely."""
+    largest = 0.9 * math.log(torch.finfo(logits.dtype).max)
+    return logits.clamp(-largest, largest)
 
 
 class _GaussianSample(torch.autograd.Function):
@@ -229,19 +242,19 @@ class _GaussianKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, prior_logit: Tensor) -> Tensor:
-        value, ratio = _gaussian_kl(logits, prior_logit)
-        ctx.save_for_backward(ratio)
+        value, excess = _gaussian_kl(logits, prior_logit)
+        ctx.save_for_backward(excess)
         return value
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        (ratio,) = ctx.saved_tensors
+        (excess,) = ctx.saved_tensors
         half = 0.5 * gradient
-        return (1 - ratio).mul_(half.unsqueeze(-1)), (half * (ratio.sum(-1) - ratio.shape[-1])).sum()
+        return excess * half.neg().unsqueeze(-1), (half * excess.sum(-1)).sum()
 
 
 def _gaussian_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor]:
-    """sum (exp(b - a) - 1 - (b - a)) / 2, and exp(b - a), the ratio of the variances."""
-    log_ratio = (prior_logit - logits).clamp_(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE)
-    ratio = log_ratio.exp()
-    return 0.5 * (ratio - log_ratio.add_(1)).sum(-1), ratio
+    """sum (exp(b - a) - 1 - (b - a)) / 2, and exp(b - a) - 1, by how much the ratio of the variances exceeds one."""
+    log_ratio = (prior_logit - logits).clamp_(max=MAX_LOG_VARIANCE)
+    excess = log_ratio.expm1()  # near 0 the rounding of exp would be larger than the KL
+    return 0.5 * (excess - log_ratio).sum(-1), excess

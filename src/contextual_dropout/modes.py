@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,7 +25,10 @@ def sampling(model: nn.Module) -> Iterator[None]:
     Every other :class:`~contextual_dropout.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
     ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``. The fused path of
     ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every module is as before afterwards,
-    also when an error ends the block.
+    also when an error ends the block. Modes are shared by all threads: inside, others must leave the model alone.
+
+    Raises:
+        RuntimeError: another thread is inside with this model, or with one that shares a module with it.
 
     Example:
         >>> import torch
@@ -44,22 +48,60 @@ def sampling(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def sampling_among(modules: list[nn.Module]) -> Iterator[None]:
     """As :func:`sampling`, for all modules of a model, which the caller has already collected."""
-    training = [module.training for module in modules]
     layers = [module for module in modules if isinstance(module, Stochastic)]
-    were_sampling = [layer.sampling for layer in layers]
-    fused = torch.backends.mha.get_fastpath_enabled()
-    try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        for module in modules:
-            if module.training != isinstance(module, _DROPOUT):  # to set an attribute of a module is slow
-                module.training = not module.training
-        for layer in layers:
-            layer.sampling = True
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
-        for module, mode in zip(modules, training, strict=True):
-            if module.training != mode:
-                module.training = mode
-        for layer, mode in zip(layers, were_sampling, strict=True):
-            layer.sampling = mode
+    with _INSIDE.among(modules):
+        training = [module.training for module in modules]
+        were_sampling = [layer.sampling for layer in layers]
+        try:
+            for module in modules:
+                if module.training != isinstance(module, _DROPOUT):  # to set an attribute of a module is slow
+                    module.training = not module.training
+            for layer in layers:
+                layer.sampling = True
+            yield
+        finally:
+            for module, mode in zip(modules, training, strict=True):
+                if module.training != mode:
+                    module.training = mode
+            for layer, mode in zip(layers, were_sampling, strict=True):
+                layer.sampling = mode
+
+
+class _Inside:
+    """Who samples from what, so that no two threads change the modes of one module, and the fused path stays off."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: dict[int, int] = {}  # by the id of a module
+        self._blocks = 0
+        self._fused = True
+
+    @contextmanager
+    def among(self, modules: list[nn.Module]) -> Iterator[None]:
+        """A thread may enter several times, other threads only with other modules."""
+        thread = threading.get_ident()
+        with self._lock:
+            if any(self._threads.get(id(module), thread) != thread for module in modules):
+                raise RuntimeError(_OTHER_THREAD)
+            new = [id(module) for module in modules if id(module) not in self._threads]
+            self._threads.update(dict.fromkeys(new, thread))
+            if not self._blocks:
+                self._fused = torch.backends.mha.get_fastpath_enabled()
+                torch.backends.mha.set_fastpath_enabled(False)
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                for module in new:
+                    del self._threads[module]
+                self._blocks -= 1
+                if not self._blocks:
+                    torch.backends.mha.set_fastpath_enabled(self._fused)
+
+
+_INSIDE = _Inside()
+_OTHER_THREAD = (
+    "another thread samples from this model: a module has one mode for all threads. Use cd.predict alone, whose calls "
+    "wait for one another, or give each thread a copy of the model (copy.deepcopy)"
+)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from contextual_dropout import checks, divergence, estimators
+from contextual_dropout.distributed import exchange_buffers, is_sharded
 from contextual_dropout.schedules import Constant, Schedule
 from contextual_dropout.signals import inject
 from contextual_dropout.site import ContextualDropout
@@ -101,9 +102,12 @@ class ELBO:
                 of a pseudo pass afterwards, without autograd.
         """
         learning = torch.is_grad_enabled()
+        if learning:
+            exchange_buffers(self.model)
         sites = {module for module in self.model.modules() if isinstance(module, ContextualDropout)}
         reruns = learning and self.estimator.reruns and any(not site.family.pathwise for site in sites)
-        recording = Recording(self.model, self.estimator.sampler, Watch(reruns, reruns and self._replay))
+        replay = reruns and self._replay and not is_sharded(self.model)
+        recording = Recording(self.model, self.estimator.sampler, Watch(reruns, replay))
         with recording:
             log_likelihood = closure()
         checks.closure_called_sites(sites, recording)

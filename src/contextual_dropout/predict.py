@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, overload
@@ -14,15 +13,13 @@ from contextual_dropout.modes import sampling_among
 from contextual_dropout.outputs import Output, picker
 from contextual_dropout.passes import Passes, run_passes
 from contextual_dropout.prediction import MultilabelPrediction, Prediction
-from contextual_dropout.randomness import isolated, seed_from
+from contextual_dropout.randomness import ONE_AT_A_TIME, isolated, seed_from
 from contextual_dropout.regression import RegressionPrediction
 from contextual_dropout.significance import TwoSampleTest
 from contextual_dropout.tasks import TASKS, AnyPrediction, Task, interpret
 
 __all__ = ["Model", "predict"]
 
-#: Modes and generators are shared by all threads, so that predictions wait for one another.
-_ONE_AT_A_TIME = threading.RLock()
 #: A network, or an ensemble: a sequence of networks, or an object with a sequence ``members`` of them.
 Model = Callable[..., Any] | Sequence[Callable[..., Any]] | nn.ModuleList
 
@@ -53,7 +50,9 @@ def predict(
 
     Dropout samples, everything else is in eval mode. Everything before the first random call is computed once, and
     several samples at a time where that is faster (:mod:`contextual_dropout.passes`). Every module's mode, every
-    buffer, the inputs and the global random states are as before afterwards, also when the model raises.
+    buffer, the inputs and the global random states are as before afterwards, also when the model raises. All threads
+    share these: calls from several of them wait for one another, each with the result that it would have alone. While
+    one runs, other threads must neither call nor train the model, nor draw from the global random states.
 
     The members of an ensemble share the samples: of M members each gets ``samples // M`` passes, at least one, so
     that K may differ from ``samples``; a member without randomness runs once and counts as often as the others (once,
@@ -97,7 +96,7 @@ def predict(
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}: expected one of {', '.join(map(repr, TASKS))}")
     seed = seed_from(seed, generator)
-    with _ONE_AT_A_TIME, torch.inference_mode(False), torch.no_grad():
+    with ONE_AT_A_TIME, torch.inference_mode(False), torch.no_grad():
         members = [Passes(member, inputs, keywords, picker(output)) for member in _members(model)]
         if any(member.lazy for member in members):
             raise ValueError("the model has lazy layers that have not seen an input: call it once before")

@@ -8,9 +8,9 @@ labels that do not; what they have in common is in :class:`Classification`. For 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Classification", "MultilabelPrediction", "Prediction", "data_frame"]
+
+Own = TypeVar("Own", bound="Classification")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -95,6 +97,10 @@ class Classification(ABC):
         if not 0 < threshold < 1:
             raise ValueError(f"threshold is a significance level between 0 and 1, got {threshold}")
         return self.p_value < threshold
+
+    def to(self: Own, *args: Any, **kwargs: Any) -> Own:
+        """The same on another device or in another precision, as a tensor's ``to``."""
+        return replace(self, samples=self.samples.to(*args, **kwargs))
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per input: label, runner-up, confidence and all measures of uncertainty."""

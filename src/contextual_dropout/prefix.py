@@ -89,7 +89,7 @@ class SharedPrefix(TorchFunctionMode):
         self.random = False
         self._call = call
         self._read = read
-        self._step = self._record
+        self._step = SharedPrefix._record  # not bound: passes and their tensors are to go without the garbage collector
         self._begun = False
         self._calls: list[tuple[Any, Any]] = []
         self._fork: _Fork | None = None
@@ -114,7 +114,7 @@ class SharedPrefix(TorchFunctionMode):
 
     def compute(self, spread: Tensor | None = None) -> Tensor:
         """The output of a pass that is neither recorded nor replayed."""
-        self._spread, self._step = spread, self._compute_call
+        self._spread, self._step = spread, SharedPrefix._compute_call
         with self:
             return self._call()
 
@@ -123,24 +123,24 @@ class SharedPrefix(TorchFunctionMode):
         start = self._state
         with self:
             out = self._call()
-        self.random = self.random or self._step == self._compute_call or start != self._read()
-        if self._step == self._record:
+        self.random = self.random or self._step is SharedPrefix._compute_call or start != self._read()
+        if self._step is SharedPrefix._record:
             self._calls.clear()  # no random call was seen
-        self._step = self._compute_call
+        self._step = SharedPrefix._compute_call
         return out
 
     def _replay(self) -> Tensor:
-        self._position, self._step = 0, self._recall
+        self._position, self._step = 0, SharedPrefix._recall
         with self:
             out = self._call()
-        if self._step != self._compute_call or out.device.type == "meta":
+        if self._step is not SharedPrefix._compute_call or out.device.type == "meta":
             raise NotRepeatable
         return out
 
     def __torch_function__(
         self, func: Any, types: Iterable[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self._step(func, args, kwargs or {})
+        return self._step(self, func, args, kwargs or {})
 
     def _compute_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self._masked(*args) if func is masked else func(*args, **kwargs)
@@ -148,7 +148,7 @@ class SharedPrefix(TorchFunctionMode):
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._read() != self._state:  # somebody drew out of our sight
             self._calls.clear()
-            self._step = self._compute_call
+            self._step = SharedPrefix._compute_call
             return self._compute_call(func, args, kwargs)
         if func is masked:
             site, u, *context = args
@@ -162,7 +162,7 @@ class SharedPrefix(TorchFunctionMode):
         elif _version(target) == version:
             self._mark(func, (args, kwargs))
         else:  # random numbers written into a tensor of the prefix
-            self._step = self._compute_call
+            self._step = SharedPrefix._compute_call
         return out
 
     def _recall(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -173,7 +173,7 @@ class SharedPrefix(TorchFunctionMode):
             pairs = zip(_leaves((args, kwargs)), self._fork.arguments, strict=True)
             if func != self._fork.func or not all(a is b for a, b in pairs):
                 raise NotRepeatable
-            self._step = self._compute_call
+            self._step = SharedPrefix._compute_call
             return self._compute_call(func, args, kwargs)
         recorded, out = self._calls[position]
         if recorded is not func and recorded != func:
@@ -191,7 +191,7 @@ class SharedPrefix(TorchFunctionMode):
         tensors = [*live.values(), *self._call.tensors(), *_leaves(held)]
         versions = [(tensor, _version(tensor)) for tensor in tensors]
         self._fork = _Fork(len(self._calls), func, live, versions, _leaves(arguments), logits)
-        self._step = self._compute_call
+        self._step = SharedPrefix._compute_call
 
     def _masked(self, site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
         known = self._fork.logits if self._fork is not None and u is self._fork.arguments[0] else None

@@ -101,7 +101,7 @@ def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> 
         raise ValueError("the model has no contextual dropout site: see cd.contextualize")
     passes: list[_Watch] = []
     devices = {parameter.device for parameter in model.parameters()}
-    with sampling(model), torch.no_grad(), preserved(devices):
+    with preserved(devices), sampling(model), torch.no_grad():
         for _ in range(max(samples, 2)):
             with _Watch() as watch:
                 model(*inputs, **keywords)

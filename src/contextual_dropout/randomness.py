@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,9 +15,12 @@ import torch
 from numpy.random.mtrand import set_bit_generator
 from torch import Tensor
 
-from contextual_dropout.state import NumpyState
+from contextual_dropout.state import NumpyState, RandomState
 
-__all__ = ["HostDraws", "isolated", "preserved", "rng_reader", "seed_from"]
+__all__ = ["ONE_AT_A_TIME", "HostDraws", "Stream", "isolated", "preserved", "rng_reader", "seed_from"]
+
+#: All threads share the global generators, so that those that put them back wait for one another.
+ONE_AT_A_TIME = threading.RLock()
 
 #: Reads the state of the generators of torch that a pass draws from.
 Reader = Callable[[], list[bytes]]
@@ -59,15 +63,45 @@ def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
         >>> torch.equal(before, torch.get_rng_state())
         True
     """
-    with _torch_preserved(devices), _host_preserved():
+    with ONE_AT_A_TIME, _torch_preserved(devices), _host_preserved():
         yield
+
+
+class Stream:
+    """Random numbers apart from the global ones on the CPU, from whose present state they go on.
+
+    Example:
+        >>> stream, before = Stream(), torch.get_rng_state()
+        >>> with stream.drawn():
+        ...     _ = torch.rand(3)
+        >>> torch.equal(before, torch.get_rng_state())
+        True
+    """
+
+    def __init__(self) -> None:
+        self._keep()
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Inside, torch, Python and numpy draw from this stream."""
+        with preserved():
+            self._torch.restore()
+            self._numpy.restore()
+            random.setstate(self._python)
+            try:
+                yield
+            finally:
+                self._keep()
+
+    def _keep(self) -> None:
+        self._torch, self._numpy, self._python = RandomState(torch.device("cpu")), NumpyState(), random.getstate()
 
 
 @contextmanager
 def isolated(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
     """Inside, torch's generators start from ``seed``; afterwards they are as before."""
     devices = _accelerators(devices)
-    with _torch_preserved(devices):
+    with ONE_AT_A_TIME, _torch_preserved(devices):
         # Not torch.manual_seed: it would seed every accelerator of the machine, and we restore only our own.
         torch.default_generator.manual_seed(seed)
         for device in devices:

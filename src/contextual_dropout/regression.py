@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor
@@ -53,12 +53,17 @@ class RegressionPrediction:
     @cached_property
     def variance(self) -> Tensor:
         """The unbiased estimate, (B, ...); zero for a single sample."""
-        return self.samples.var(0, correction=min(1, len(self.samples) - 1))
+        return self._spread(torch.var)
 
-    @property
+    @cached_property
     def std(self) -> Tensor:
-        """The root of the variance, (B, ...)."""
-        return self.variance.sqrt()
+        """The root of the variance, (B, ...), also where that is too large or too small a number."""
+        return self._spread(torch.std)
+
+    def _spread(self, measure: Callable[..., Tensor]) -> Tensor:
+        if len(self.samples) == 1 or not self.samples.numel():  # of which torch warns
+            return torch.zeros_like(self.samples[0])
+        return measure(self.samples, 0)
 
     def quantile(self, q: float | Sequence[float]) -> Tensor:
         """Quantiles over the samples, linear between them: (B, ...) for a number, (Q, B, ...) for several."""
@@ -73,6 +78,10 @@ class RegressionPrediction:
     @cached_property
     def _sorted(self) -> Tensor:
         return self.samples.sort(0).values  # torch.quantile stops at 16 million elements
+
+    def to(self, *args: Any, **kwargs: Any) -> RegressionPrediction:
+        """The same on another device or in another precision, as a tensor's ``to``."""
+        return replace(self, samples=self.samples.to(*args, **kwargs))
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per input: mean, std, and the quantiles 0.05, 0.5 and 0.95 of each output."""

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from contextual_dropout.distributed import without_buffer_broadcasts
 from contextual_dropout.families import Family
 from contextual_dropout.site import ContextualDropout, Draw, masked
 from contextual_dropout.state import RandomState
@@ -199,8 +200,8 @@ class Replay(Rerun):
             self._norms[call.layer] += 1
         live = self._target.live.get(self._position)
         self._position += 1
-        if live is not None:
-            return live
+        if live is not None:  # an empty one as a new one: older torch keeps such for activation checkpointing
+            return live if live.numel() else torch.empty_like(live)
         return _PLACEHOLDER if isinstance(out, weakref.ref) else copied(out)
 
 
@@ -238,7 +239,7 @@ def rerun(
         run = kind(recording, fork, mask, sampler, noise)
         recording.before.restore_generators()
         try:
-            with torch.no_grad(), run:
+            with torch.no_grad(), without_buffer_broadcasts(recording.model), run:
                 return closure(), run.draws
         finally:
             noise.end()

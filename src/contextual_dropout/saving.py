@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import safetensors
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
@@ -27,10 +25,11 @@ from contextual_dropout.conversion.placement import (
 )
 from contextual_dropout.conversion.report import Change, Conversion
 from contextual_dropout.site import ContextualDropout
+from contextual_dropout.site_files import FORMAT, build_site, read_sites
+from contextual_dropout.writing import save_tensors
 
 __all__ = ["load_sites", "save_sites"]
 
-FORMAT = "contextual-dropout sites 1"
 #: What wrappers (``DataParallel``, ``DistributedDataParallel``, ``AveragedModel``, ``torch.compile``) call the network.
 _WRAPPED = ("module", "_orig_mod")
 
@@ -39,8 +38,8 @@ def save_sites(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write phi and eta, and how the sites sit in the model, to a safetensors file.
 
     The whole of the model or only parts of it may have been converted. A wrapper around it (``DataParallel``, for
-    instance) leaves no trace in the file. The file is complete or not there: it is written under another name and then
-    renamed.
+    instance) leaves no trace in the file. The file is complete or not there: it is written elsewhere in its folder and
+    then moved, so that several processes may save to the same path at once.
     """
     model = _unwrapped(model)
     found = _named_sites(model)
@@ -58,10 +57,7 @@ def save_sites(model: nn.Module, path: str | os.PathLike[str]) -> None:
             asdict(change) | {"part": part} for part, record in conversions(model).items() for change in record.changes
         ],
     }
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
-    save_file(tensors, partial, {"contextual_dropout": json.dumps(description)})
-    os.replace(partial, target)
+    save_tensors(Path(path), tensors, {"contextual_dropout": json.dumps(description)})
 
 
 def load_sites(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
@@ -78,23 +74,25 @@ def load_sites(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
         ValueError: the file is not one of ours, or does not fit the model; the layers are named, and the model is as
             before.
     """
-    saved, parts, tensors = _read(path)
+    saved, parts, tensors = read_sites(path)
     rebuilt = not sites(model)
     base = _base_for(model, parts) if rebuilt else _unwrapped(model)
-    if rebuilt:
-        if any(isinstance(module, DistributedDataParallel) for module in model.modules()):
-            raise ValueError(
-                "DistributedDataParallel would not synchronise sites that are added now: load them before wrapping"
-            )
-        _rebuild(base, saved, parts, path)
+    if rebuilt and any(isinstance(module, DistributedDataParallel) for module in model.modules()):
+        raise ValueError(
+            "DistributedDataParallel would not synchronise sites that are added now: load them before wrapping"
+        )
     try:
+        if rebuilt:
+            _rebuild(base, saved, parts, tensors, path)
         found = _named_sites(base)
         _compare(found, saved, tensors, path)
         for name, site in found.items():
             site.load_state_dict({key: tensors[f"{name}.{key}"] for key in site.state_dict()})
-    except BaseException:
-        if rebuilt:
+    except BaseException as error:
+        if rebuilt and conversions(base):
             strip(base)
+        if isinstance(error, Exception) and not isinstance(error, ValueError):
+            raise ValueError(f"{path} describes its sites in a way that cannot be understood: {error!r}") from error
         raise
     return model
 
@@ -137,31 +135,11 @@ def _join(part: str, name: str) -> str:
     return f"{part}.{name}" if part and name else part or name
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, dict[str, Any]], dict[str, list[Change]], dict[str, Tensor]]:
-    """Configurations by site, changes by converted part, and tensors of a file."""
-    try:
-        with safetensors.safe_open(path, "pt") as file:
-            description = json.loads((file.metadata() or {}).get("contextual_dropout", "{}"))
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (safetensors.SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a safetensors file of contextual dropout sites: {error}") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(f"{path} holds no contextual dropout sites that this version can read (expected {FORMAT!r})")
-    try:
-        parts: dict[str, list[Change]] = defaultdict(list)
-        for entry in description["changes"]:
-            names = tuple(entry["sites"]), tuple(entry["aliases"])
-            parts[entry.get("part", "")].append(Change(entry["name"], entry["kind"], entry["module"], *names))
-        saved = {str(name): dict(config) for name, config in description["sites"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} describes its sites in a way that cannot be understood: {error!r}") from error
-    return saved, parts, tensors
-
-
 def _rebuild(
     model: nn.Module,
     saved: dict[str, dict[str, Any]],
     parts: dict[str, list[Change]],
+    tensors: dict[str, Tensor],
     path: str | os.PathLike[str],
 ) -> None:
     """Put sites where the file says, with the options that it says, if the layers there are the right ones."""
@@ -172,17 +150,23 @@ def _rebuild(
     modules = dict(model.named_modules(remove_duplicate=False))
     pairs = [(part, change) for part, changes in parts.items() for change in changes]
     problems = [problem for part, change in pairs for problem in _misfits(part, change, modules, saved)]
+    used: Counter[str] = Counter()
+    for part, change in pairs:
+        used.update({_join(part, name) for name in (change.name, *change.sites)})
+    problems += [f"{name}: the file names it more than once" for name, count in used.items() if count > 1]
     if problems:
         raise ValueError("\n  ".join([f"the sites of {path} do not fit this model:", *problems]))
+    built = {name: build_site(name, config, tensors, path) for name, config in saved.items()}
     for part, changes in parts.items():
-        converted = modules[part]
+        converted, record = modules[part], Conversion()
+        setattr(converted, RECORD, record)  # grows with what was done, so that it can be undone
         for change in changes:
-            built = [ContextualDropout(**saved[_join(part, name)]) for name in change.sites]
-            site = like(nn.ModuleList(built) if change.kind == Between.kind else built[0], converted)
+            own = [built[_join(part, name)] for name in change.sites]
+            site = like(nn.ModuleList(own) if change.kind == Between.kind else own[0], converted)
             PLACEMENTS[change.kind].attach(converted, change.name, site)
+            record.changes.append(change)
             for alias in change.aliases:
                 converted.set_submodule(alias, converted.get_submodule(change.name))
-        setattr(converted, RECORD, Conversion(changes))
 
 
 def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: dict[str, dict[str, Any]]) -> list[str]:
@@ -194,6 +178,8 @@ def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: di
         return [f"{layer}: there is no such layer"]
     module, configs = modules[layer], [saved[name] for name in wanted_sites]
     wanted = f"{layer}: expected {change.module}, found {type(module).__name__}"
+    if change.kind == InPlaceOf.kind and not change.name:
+        return [f"{layer or '(the model)'}: it cannot be replaced inside of itself"]
     if change.kind == InPlaceOf.kind and has_state_hooks(module):
         return [f"{layer}: it has hooks on its state dict, which a site in its place would not run"]
     if change.kind == InPlaceOf.kind:

@@ -107,8 +107,7 @@ def wilcoxon(a: Tensor, b: Tensor) -> Tensor:
         >>> wilcoxon(a, 1 - a)
         tensor([0.0312], dtype=torch.float64)
     """
-    x, y = _columns(a, b)
-    d = x - y
+    d = _differences(*_columns(a, b))
     if len(d) <= MAX_ENUMERATED:
         return _like(a, _signed_rank_by_enumeration(d))
     tied, varies = _has_ties(np.abs(d)) | (d == 0).any(0), (d != 0).any(0)
@@ -194,6 +193,14 @@ def _scaled(x: Array, y: Array) -> tuple[Array, Array]:
     return np.ldexp(x, -exponent), np.ldexp(y, -exponent)
 
 
+def _differences(x: Array, y: Array) -> Array:
+    # Halved, which changes no rank, where they could overflow.
+    largest = np.maximum(np.abs(x).max(0), np.abs(y).max(0))
+    factor = np.where(largest > np.finfo(np.float64).max / 2, 0.5, 1.0)
+    d: Array = factor * x - factor * y
+    return d
+
+
 def _moments(x: Array) -> tuple[Array, Array]:
     # Shifted by the first row, so that a constant column has variance 0 and its mean exactly.
     shift = x - x[0]
@@ -212,7 +219,8 @@ def _two_sided_t(difference: Array, variance: Array, size: int, freedom: int) ->
 
 
 def _has_ties(x: Array) -> npt.NDArray[np.bool_]:
-    ties: npt.NDArray[np.bool_] = (np.diff(np.sort(x, axis=0), axis=0) == 0).any(0)
+    ordered = np.sort(x, axis=0)
+    ties: npt.NDArray[np.bool_] = (ordered[1:] == ordered[:-1]).any(0)
     return ties
 
 

@@ -8,8 +8,8 @@ A site knows its family and its prior and nothing of estimators. Its random call
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,11 @@ from contextual_dropout.encoder import ENCODERS, LAZY_ENCODERS, Encoder, Encoder
 from contextual_dropout.gate import Gate
 from contextual_dropout.stochastic import Stochastic
 
-__all__ = ["ContextualDropout", "Draw", "LazyContextualDropout", "masked"]
+__all__ = ["AttentionContext", "ContextualDropout", "Draw", "LazyContextualDropout", "masked"]
 
+AttentionContext = Literal["entropy", "scores", "queries", "weights"]
+#: Beyond these t makes biases or logits that float32 does not have.
+TEMPERATURES = (1e-30, 1e30)
 _CLOSED, _OPEN = Gate(open=False), Gate(open=True)
 
 
@@ -35,6 +38,7 @@ class Draw:
         noise: the uniforms pi or normals eps (B, C) behind the mask.
         sampled: z (B, C), attached to ``logits`` where the family is pathwise.
         mask: the same values as the network uses them, behind the gate of the pass.
+        prior_logit: eta, a scalar, read inside the site's forward: a sharded parameter is whole only there.
     """
 
     site: ContextualDropout
@@ -42,6 +46,10 @@ class Draw:
     noise: Tensor
     sampled: Tensor
     mask: Tensor
+    prior_logit: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prior_logit = self.site.prior_logit.sum()
 
     @property
     def family(self) -> families.Family:
@@ -63,11 +71,13 @@ class ContextualDropout(Stochastic):
         dim: the axis that gets its own logits: -1 after a linear layer, 1 (or -3) after a convolution, the
             head axis on attention weights. Where it falls together with ``batch_dim`` the input is taken as
             one sample without a batch axis.
-        reduction: gamma, the bottleneck's ratio; the bottleneck has max(1, C // gamma) units.
+        reduction: gamma; the bottleneck has C // gamma units, or C if that is no more than gamma.
         temperature: t in sigma_t(alpha) = sigmoid(t * alpha); it scales the encoder's learning rate.
         batch_dim: the axis of the samples.
         encoder: ``"bottleneck"``, or ``"global"``: logits of their own for each unit, the same for every sample.
         context_features: channels of ``context`` where it differs from ``features``.
+        attention_context: what a site on attention weights is given to read, see :mod:`contextual_dropout.attention`;
+            of no meaning elsewhere.
         negative_slope: of the encoder's leaky ReLU; 0 is a ReLU.
         initialisation: of the encoder, ``"he"`` or ``"zero"`` (every sample starts at exactly p).
         prior: ``"learned"`` or ``"fixed"``: whether the prior's keep-logit eta is trained.
@@ -103,6 +113,7 @@ class ContextualDropout(Stochastic):
         batch_dim: int = 0,
         encoder: EncoderKind = "bottleneck",
         context_features: int | None = None,
+        attention_context: AttentionContext = "entropy",
         negative_slope: float = 0.1,
         initialisation: Initialisation = "he",
         prior: Literal["learned", "fixed"] = "learned",
@@ -121,6 +132,7 @@ class ContextualDropout(Stochastic):
             "batch_dim": batch_dim,
             "encoder": encoder,
             "context_features": context_features,
+            "attention_context": attention_context,
             "negative_slope": negative_slope,
             "initialisation": initialisation,
             "prior": prior,
@@ -131,17 +143,24 @@ class ContextualDropout(Stochastic):
         _check_drop_rate("prior_p", p if prior_p is None else prior_p)
         _check_positive_integer("features", features)
         _check_positive_integer("reduction", reduction)
+        _check_positive_integer("context_features", features if context_features is None else context_features)
+        _check_integer("dim", dim)
+        _check_integer("batch_dim", batch_dim)
         _check_choice("encoder", encoder, tuple(ENCODERS))
+        _check_choice("attention_context", attention_context, get_args(AttentionContext))
         _check_choice("initialisation", initialisation, ("he", "zero"))
         _check_choice("prior", prior, ("learned", "fixed"))
-        if not (math.isfinite(temperature) and temperature > 0):
-            raise ValueError(f"temperature must be a positive number, got {temperature}")
+        if not TEMPERATURES[0] <= temperature <= TEMPERATURES[1]:
+            least, largest = TEMPERATURES
+            raise ValueError(f"temperature must be a positive number from {least} to {largest}, got {temperature}")
         self.p = p
         self.family = families.by_name(family)
         self.dim = dim
         self.batch_dim = batch_dim
-        initial_logit = _logit(1 - p)
-        self.scale = 1 / self.family.mean(torch.tensor(initial_logit, dtype=torch.float64)).item() if rescale else 1.0
+        self.attention_context: AttentionContext = attention_context
+        initial_logit = _keep_logit(p)
+        logit = torch.tensor(initial_logit, dtype=torch.float64, device="cpu")  # sites may be built on the meta device
+        self.scale = 1 / self.family.mean(logit).item() if rescale else 1.0
         self.encoder = self._build_encoder(
             encoder,
             features,
@@ -152,7 +171,7 @@ class ContextualDropout(Stochastic):
             negative_slope=negative_slope,
             initialisation=initialisation,
         )
-        prior_logit = torch.tensor(_logit(1 - (p if prior_p is None else prior_p)))
+        prior_logit = torch.tensor([_keep_logit(p if prior_p is None else prior_p)])  # FSDP takes no scalars
         self.prior_logit = nn.Parameter(prior_logit, requires_grad=prior == "learned")
 
     def _build_encoder(self, kind: EncoderKind, features: int, context_features: int, **options: Any) -> Encoder:
@@ -166,7 +185,7 @@ class ContextualDropout(Stochastic):
     @property
     def prior_keep_probability(self) -> Tensor:
         """sigmoid(eta), a scalar, differentiable in eta."""
-        return self.prior_logit.sigmoid()
+        return self.prior_logit.sum().sigmoid()
 
     def forward(self, u: Tensor, context: Tensor | None = None) -> Tensor:
         """Mask the features ``u``; the encoder reads ``context`` if given, else ``u``."""
@@ -181,9 +200,9 @@ class ContextualDropout(Stochastic):
     def logits(self, u: Tensor, context: Tensor | None = None, gate: Gate | None = None) -> Tensor:
         """Natural logits t * alpha (B, C).
 
-        They are computed in the encoder's own precision also under autocast: with t = 0.01 a drop rate of
-        0.2 is a logit alpha of 139, where half precision could not tell one sample's rate from another's. What is
-        made of them (masks, KL) is at least in single precision.
+        They, and what is made of them (masks, KL), are computed in single precision at least, also under autocast and
+        where the encoder's parameters are of half precision: with t = 0.01 a drop rate of 0.2 is a logit alpha of
+        139, where half precision could not tell one sample's rate from another's.
 
         Args:
             u: the features to be masked.
@@ -193,7 +212,7 @@ class ContextualDropout(Stochastic):
                 never do without one.
         """
         x = u if context is None else context
-        dtype = self.encoder.expand_bias.dtype
+        dtype = torch.promote_types(self.encoder.expand_bias.dtype, torch.float32)
         if x.ndim == 0:
             raise ValueError(f"{self._label()} got a scalar; it needs an axis of {self.features} features")
         if context is None:
@@ -209,14 +228,14 @@ class ContextualDropout(Stochastic):
                 logits: Tensor = self.encoder(pooled)
         else:
             logits = self.encoder(pooled)
-        return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        return logits
 
     def apply_mask(self, u: Tensor, mask: Tensor) -> Tensor:
         """Multiply ``u`` by a mask (B, C), broadcast over the other axes, and by the constant rescale."""
         if self.scale != 1.0:
             mask = mask * self.scale
         if mask.shape == u.shape and self._is_matrix(u):
-            return u * mask.to(u.dtype)
+            return _product(u, mask)
         batch_dim, dim = self._axes(u)
         samples = 1 if batch_dim is None else u.shape[batch_dim]
         if mask.shape != (samples, u.shape[dim]):
@@ -227,7 +246,7 @@ class ContextualDropout(Stochastic):
         if batch_dim is not None and batch_dim > dim:
             mask = mask.mT
         shape = [size if axis in (batch_dim, dim) else 1 for axis, size in enumerate(u.shape)]
-        return u * mask.reshape(shape).to(u.dtype)
+        return _product(u, mask.reshape(shape))
 
     def _axes(self, u: Tensor) -> tuple[int | None, int]:
         """Where the samples and the features are; no batch axis if the two coincide."""
@@ -261,6 +280,13 @@ class ContextualDropout(Stochastic):
                 f"{name}, or set dim to the axis of the {expected} features"
             )
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Also takes a prior that was saved as a scalar."""
+        name = f"{prefix}prior_logit"
+        if name in state_dict and state_dict[name].ndim == 0:
+            state_dict[name] = state_dict[name].unsqueeze(0)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def _label(self) -> str:
         return f"{type(self).__name__}({self.features}, family={self.family.name!r})"
 
@@ -274,7 +300,8 @@ class ContextualDropout(Stochastic):
 class LazyContextualDropout(ContextualDropout):
     """A site that learns ``features`` from its first input and then becomes a :class:`ContextualDropout`.
 
-    Takes all options of :class:`ContextualDropout` but ``features`` and ``context_features``. ``dim=None`` is settled
+    Takes all options of :class:`ContextualDropout` but ``features`` and ``context_features``, which the first context
+    tells. ``dim=None`` is settled
     by the first input too: the second axis (channels, heads) if it has four axes or more, else the last.
 
     Example:
@@ -295,8 +322,12 @@ class LazyContextualDropout(ContextualDropout):
     def forward(self, u: Tensor, context: Tensor | None = None) -> Tensor:
         if self._dim_is_open:
             self.dim = 1 if u.ndim >= 4 else -1
+        if context is not None:  # else the encoder finds out by itself: it reads what is masked
+            self.encoder.features = u.shape[self.dim]
         out = super().forward(u, context)
+        read = self.encoder.context_features
         self.config |= {"features": self.features, "dim": self.dim}
+        self.config["context_features"] = None if read == self.features else read
         del self._dim_is_open
         self.__class__ = ContextualDropout  # type: ignore[assignment]
         return out
@@ -313,8 +344,16 @@ def masked(site: ContextualDropout, u: Tensor, context: Tensor | None = None) ->
     return site.apply_mask(u, _OPEN(mask))
 
 
-def _logit(probability: float) -> float:
-    return math.log(probability) - math.log1p(-probability)
+def _product(u: Tensor, mask: Tensor) -> Tensor:
+    """u * mask, in the precision of u."""
+    if u.dtype == torch.float16:  # which has no room for every mask of a large variance: 0 * inf would be NaN
+        return (u * mask).half()
+    return u * mask.to(u.dtype)
+
+
+def _keep_logit(p: float) -> float:
+    """The logit of 1 - p, which rounds to 1 where p is below 1e-16."""
+    return math.log1p(-p) - math.log(p)
 
 
 def _check_drop_rate(name: str, value: float) -> None:
@@ -327,6 +366,11 @@ def _check_drop_rate(name: str, value: float) -> None:
 def _check_positive_integer(name: str, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
+
+
+def _check_integer(name: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} must be an integer, the number of an axis, got {value!r}")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

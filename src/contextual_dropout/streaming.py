@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from contextual_dropout.predict import Model, predict
-from contextual_dropout.randomness import preserved, seed_from
+from contextual_dropout.randomness import ONE_AT_A_TIME, Stream, seed_from
 from contextual_dropout.tasks import AnyPrediction
 
 __all__ = ["predict_batches", "predict_loader"]
@@ -41,7 +42,8 @@ def predict_batches(
 
     Args:
         model: as for :func:`~contextual_dropout.predict`.
-        loader: gives batches.
+        loader: gives batches. If it is an iterator, which may wait for other threads, it must not draw from the global
+            random states while these predict.
         seed: makes the samples reproducible: batch n has a seed that is made of ``seed`` and n alone, so that its
             samples depend neither on the batches before it nor on their number.
         generator: on the CPU, instead of a seed.
@@ -61,7 +63,8 @@ def predict_batches(
     """
     seed = seed_from(seed, generator)
     device = _device(model)
-    for index, batch in enumerate(loader):
+    batches = loader if isinstance(loader, Iterator) else _fetched(loader, lambda: ONE_AT_A_TIME)
+    for index, batch in enumerate(batches):
         arguments = inputs(batch)
         keywords = dict(arguments) if isinstance(arguments, Mapping) else {}
         positional = () if keywords else arguments if isinstance(arguments, tuple) else (arguments,)
@@ -82,7 +85,8 @@ def predict_loader(
 
     All K N C probabilities are kept, on the CPU; for streams beyond that see :func:`predict_batches`, whose
     arguments these are. Shows a progress bar if stderr is a terminal and rich is installed. The global random
-    states are as before, although a ``DataLoader`` draws from them.
+    states are as before, although a ``DataLoader`` draws from them. Predictions of other threads take place between
+    batches, and wait while one is fetched; neither changes the other's result.
 
     Returns:
         What :func:`~contextual_dropout.predict` returns for the task, with samples (K, N, ...).
@@ -97,12 +101,26 @@ def predict_loader(
     samples: list[Tensor] = []
     prediction: AnyPrediction | None = None
     seed = seed_from(seed, generator)
-    with preserved():
-        for _, prediction in predict_batches(model, _shown(loader), seed=seed, inputs=inputs, **options):
-            samples.append(prediction.samples.cpu())
+    batches = _fetched(loader, Stream().drawn)
+    total = len(loader) if isinstance(loader, Sized) else None
+    for _, prediction in predict_batches(model, _shown(batches, total), seed=seed, inputs=inputs, **options):
+        samples.append(prediction.samples.cpu())
     if prediction is None:
         raise ValueError("the loader gave no batch: there is nothing to predict")
     return replace(prediction, samples=torch.cat(samples, 1))
+
+
+def _fetched(loader: Iterable[Any], apart: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
+    """The batches, each fetched inside of ``apart()``: a loader draws random numbers when it is started and after."""
+    with apart():
+        iterator = iter(loader)
+    while True:
+        with apart():
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+        yield batch
 
 
 def _seed(seed: int, index: int) -> int:
@@ -119,12 +137,11 @@ def _device(model: Any) -> torch.device | None:
     return next((parameter.device for parameter in parameters), None)
 
 
-def _shown(loader: Iterable[Any]) -> Iterable[Any]:
+def _shown(batches: Iterator[Any], total: int | None) -> Iterator[Any]:
     """The batches, with a progress bar where somebody can see it."""
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        return loader
+        return batches
     from rich.console import Console
     from rich.progress import track
 
-    total = len(loader) if isinstance(loader, Sized) else None
-    return track(loader, "predicting", total, console=Console(stderr=True), transient=True)
+    return iter(track(batches, "predicting", total, console=Console(stderr=True), transient=True))

@@ -115,7 +115,7 @@ def test_loss_is_minus_the_mean_elbo() -> None:
     assert_mean(losses, torch.tensor(expected), FAILURE_RATE, "loss")
 
 
-@pytest.mark.parametrize("name", ["independent-arm", "independent-disarm", "concrete"])
+@pytest.mark.parametrize("name", ["independent-arm", "independent-disarm", "concrete", "straight-through"])
 def test_biased_estimators_are_noticed(name: str) -> None:
     """The same comparison rejects the estimators that are documented as biased."""
     with pytest.raises(AssertionError, match="is not"):

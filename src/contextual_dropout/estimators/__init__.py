@@ -11,6 +11,7 @@ sampled-arm/-disarm        k of L         yes      many Bernoulli sites
 independent-arm/-disarm    1              no       comparison with the paper (Algorithm 2)
 reinforce                  0 or more      yes      comparison
 concrete                   0 (one sweep)  no       comparison
+straight-through           0              no       wide Bernoulli sites, where ARM is too noisy
 ========================== ============== ======== ==========================================
 
 Every estimator takes the Gaussian sites of a mixed model along.
@@ -27,6 +28,7 @@ from contextual_dropout.estimators.reinforce import LeaveOneOut, MovingAverage, 
 from contextual_dropout.estimators.reparameterized import Reparameterized, exact, truncated
 from contextual_dropout.estimators.sampled_arm import SampledARM
 from contextual_dropout.estimators.sequential_arm import SequentialARM
+from contextual_dropout.estimators.straight_through import StraightThrough
 from contextual_dropout.estimators.weightings import arm, disarm
 from contextual_dropout.signals import Signal
 from contextual_dropout.tape import Sampler
@@ -43,6 +45,7 @@ __all__ = [
     "Reparameterized",
     "SampledARM",
     "SequentialARM",
+    "StraightThrough",
     "arm",
     "by_name",
     "disarm",
@@ -98,4 +101,5 @@ def _registry() -> dict[str, Estimator]:
         "independent-disarm": IndependentARM(disarm),
         "reinforce": Reinforce(),
         "concrete": Concrete(),
+        "straight-through": StraightThrough(),
     }

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from contextual_dropout.distributed import sum_over_processes
 from contextual_dropout.estimators.reparameterized import Pathwise, exact
 from contextual_dropout.signals import Signal
 from contextual_dropout.trial import Trial, sample
@@ -33,7 +34,7 @@ class Baseline(Protocol):
 
 
 class MovingAverage:
-    """The exponential moving average of earlier steps' mean rewards; no extra pass.
+    """The exponential moving average of earlier steps' mean rewards, over all processes; no extra pass.
 
     Args:
         decay: weight of the past.
@@ -49,16 +50,14 @@ class MovingAverage:
 
     def __call__(self, trial: Trial) -> Callable[[int], Tensor]:
         """The averages before this trial; the trial's own rewards enter for the next one."""
-        rewards = [
-            trial.true.reward(index).mean() if len(trial.true.log_likelihood) else 0.0
-            for index in range(len(trial.draws))
-        ]
-        if len(self._average) != len(rewards):
-            self._average = [0.0] * len(rewards)
+        rewards = [trial.true.reward(index) for index in range(len(trial.draws))]
+        sums = [reward.sum() for reward in rewards] + [rewards[0].new_tensor(len(rewards[0]))]
+        *totals, count = sum_over_processes(torch.stack(sums)).tolist()
+        means = [total / max(count, 1) for total in totals]
+        if len(self._average) != len(means):
+            self._average = [0.0] * len(means)
         before = self._average
-        self._average = [
-            self.decay * old + (1 - self.decay) * float(new) for old, new in zip(before, rewards, strict=True)
-        ]
+        self._average = [self.decay * old + (1 - self.decay) * new for old, new in zip(before, means, strict=True)]
         return lambda index: torch.tensor(before[index])
 
     def state_dict(self) -> dict[str, Any]:

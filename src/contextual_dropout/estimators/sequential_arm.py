@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from contextual_dropout.distributed import processes
 from contextual_dropout.estimators.reparameterized import Pathwise, exact
 from contextual_dropout.estimators.weightings import Weighting, arm
 from contextual_dropout.signals import Signal
@@ -18,10 +19,10 @@ __all__ = ["SequentialARM", "antithetic_signal"]
 def antithetic_signal(trial: Trial, index: int, draw: Draw, weighting: Weighting) -> Signal:
     """[r(z^<l, z_true) - r(z^<l, z_pseudo)] (1/2 - pi), the gradient for the logits of draw l.
 
-    The pseudo pass is left out where the pseudo mask equals the true one.
+    The pseudo pass is left out where the pseudo mask equals the true one, unless other processes would wait for it.
     """
     pseudo = draw.family.antithetic(draw.logits, draw.noise)
-    if torch.equal(pseudo, draw.mask):
+    if processes() == 1 and torch.equal(pseudo, draw.mask):
         return Signal(draw.logits, torch.zeros_like(draw.logits))
     difference = trial.true.reward(index) - trial.counterfactual(index, pseudo).reward(index)
     return Signal(draw.logits, weighting(draw, pseudo, difference))

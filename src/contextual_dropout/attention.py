@@ -1,0 +1,167 @@
+"""Dropout on attention weights, with contexts that depend on the sample.
+
+The paper pools the softmaxed weights themselves over queries and keys to get a head's context. Each row of them sums to
+one, so that the pooled value is 1 / N_K for every head and every sample, and the rates cannot depend on the input. The
+contexts here do.
+
+========== ========================================================= ==========
+context    of each sample                                            channels
+========== ========================================================= ==========
+entropy    how widely each head looks: mean entropy of its rows,     H
+           relative to looking everywhere it may
+scores     mean of each head's scores before the softmax             H
+queries    the mean query of each head                               H * d
+weights    the paper's: constant, for comparison only                H
+========== ========================================================= ==========
+
+Padding has no influence on any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from contextual_dropout.site import AttentionContext, ContextualDropout
+
+__all__ = [
+    "CONTEXTS",
+    "Attended",
+    "AttentionContext",
+    "AttentionDropout",
+    "attention_entropy",
+    "masked_attention",
+    "pooled_queries",
+    "pooled_scores",
+]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What is known where a site masks attention weights.
+
+    Attributes:
+        weights: (B, H, N_Q, N_K), softmaxed; NaN where a query may look at no key.
+        scores: the same before the softmax; very negative or -inf where a query may not look.
+        queries: (B, H, N_Q, d).
+        padded: (B, N_Q), True for queries that are padding.
+    """
+
+    weights: Tensor
+    scores: Tensor
+    queries: Tensor
+    padded: Tensor | None = None
+
+
+def attention_entropy(weights: Tensor, padded: Tensor | None = None) -> Tensor:
+    """How widely each head looks, relative to looking everywhere it may: mean over queries of H(weights) / log(N_K).
+
+    N_K counts the keys with any weight; padded queries, or those without any key, are left out of the mean.
+
+    Args:
+        weights: (B, H, N_Q, N_K), softmaxed; NaN where a query may look at no key.
+        padded: (B, N_Q), True for queries to leave out.
+
+    Returns:
+        (B, H), in [0, 1].
+    """
+    weights = weights.nan_to_num()
+    keys = (weights > 0).sum(-1)  # (B, H, N_Q)
+    counted = keys > 0 if padded is None else (keys > 0) & ~padded[:, None, :]
+    # Not torch.special.entr, whose derivative at 0 is infinite: it would make the pathwise gradient NaN.
+    entropy = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log())
+    relative = entropy.sum(-1) / keys.clamp_min(2).to(_precise(weights)).log()
+    return _mean(relative * counted, counted, -1)
+
+
+def pooled_scores(scores: Tensor, weights: Tensor, padded: Tensor | None = None) -> Tensor:
+    """The mean score of each head over all pairs of a query and a key that it may look at.
+
+    Args:
+        scores: (B, H, N_Q, N_K), before the softmax.
+        weights: after it: a pair without weight does not count.
+        padded: (B, N_Q), True for queries to leave out.
+
+    Returns:
+        (B, H).
+    """
+    counted = weights > 0
+    if padded is not None:
+        counted = counted & ~padded[:, None, :, None]
+    return _mean(scores.masked_fill(~counted, 0), counted, (-2, -1))
+
+
+def pooled_queries(queries: Tensor, padded: Tensor | None = None) -> Tensor:
+    """The mean query of each head.
+
+    Args:
+        queries: (B, H, N_Q, d).
+        padded: (B, N_Q), True for queries to leave out.
+
+    Returns:
+        (B, H * d).
+    """
+    if padded is None:
+        return queries.mean(2).flatten(1)
+    counted = (~padded)[:, None, :, None]
+    return _mean(queries.masked_fill(~counted, 0), counted, 2).flatten(1)
+
+
+def _mean(values: Tensor, counted: Tensor, axes: int | tuple[int, ...]) -> Tensor:
+    """Of those that count, the others being 0."""
+    return values.sum(axes, dtype=_precise(values)) / counted.sum(axes).clamp_min(1)
+
+
+def _precise(values: Tensor) -> torch.dtype:
+    """Single precision at least: sums and counts are soon beyond what float16 has."""
+    return torch.promote_types(values.dtype, torch.float32)
+
+
+CONTEXTS: dict[AttentionContext, Callable[[Attended], Tensor]] = {
+    "entropy": lambda attended: attention_entropy(attended.weights, attended.padded),
+    "scores": lambda attended: pooled_scores(attended.scores, attended.weights, attended.padded),
+    "queries": lambda attended: pooled_queries(attended.queries, attended.padded),
+    "weights": lambda attended: attended.weights.nan_to_num().mean((-2, -1)),
+}
+
+
+def masked_attention(site: ContextualDropout, attended: Attended) -> Tensor:
+    """The weights under a site's masks, with the context that the site was built for."""
+    masked: Tensor = site(attended.weights, context=CONTEXTS[site.attention_context](attended))
+    return masked
+
+
+class AttentionDropout(nn.Module):
+    """Dropout on attention weights, for attention that is written out: the place where a site belongs.
+
+    Plain, it is an ``nn.Dropout`` on the weights. ``cd.contextualize`` puts a site in the place of that, with one keep
+    probability for each head and a context that depends on the sample: ``attention_context="entropy"``, "scores" or
+    "queries" (or "weights", as in the paper).
+
+    Args:
+        p: drop rate.
+
+    Shape:
+        Weights and scores (B, H, N_Q, N_K), queries (B, H, N_Q, d); the output is like the weights.
+
+    Example:
+        >>> layer = AttentionDropout(0.1)
+        >>> queries, keys = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 6, 8)
+        >>> scores = queries @ keys.mT
+        >>> layer(scores.softmax(-1), scores, queries).shape
+        torch.Size([2, 4, 5, 6])
+    """
+
+    def __init__(self, p: float = 0.1) -> None:
+        super().__init__()
+        self.dropout: nn.Module = nn.Dropout(p)
+
+    def forward(self, weights: Tensor, scores: Tensor, queries: Tensor, padded: Tensor | None = None) -> Tensor:
+        """The weights under dropout; see :class:`Attended` for the arguments."""
+        if isinstance(self.dropout, ContextualDropout):
+            return masked_attention(self.dropout, Attended(weights, scores, queries, padded))
+        dropped: Tensor = self.dropout(weights)
+        return dropped
