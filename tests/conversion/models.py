@@ -148,7 +148,8 @@ def resnet18() -> tuple[nn.Module, Inputs]:
 
 def bert() -> tuple[nn.Module, Inputs]:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    model = BertForSequenceClassification(BertConfig(vocab_size=50, num_labels=3, **sizes))
+    config = BertConfig(vocab_size=50, num_labels=3, attention_probs_dropout_prob=0.5, **sizes)
+    model = BertForSequenceClassification(config)
     mask = torch.ones(2, 7, dtype=torch.long)
     mask[1, 4:] = 0
     return model, {"input_ids": torch.randint(50, (2, 7)), "attention_mask": mask}
@@ -156,7 +157,8 @@ def bert() -> tuple[nn.Module, Inputs]:
 
 def vit() -> tuple[nn.Module, Inputs]:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = ViTConfig(image_size=8, patch_size=4, num_labels=3, hidden_dropout_prob=0.1, **sizes)
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.5}
+    config = ViTConfig(image_size=8, patch_size=4, num_labels=3, **rates, **sizes)
     return ViTForImageClassification(config), {"pixel_values": torch.randn(2, 3, 8, 8)}
 
 
@@ -169,7 +171,7 @@ MODELS: dict[str, tuple[Callable[[], tuple[nn.Module, Inputs]], dict[str, Any]]]
     "bidirectional_gru": (bidirectional_gru, {}),
     "packed_lstm": (packed_lstm, {}),
     "resnet18": (resnet18, {"after": r"layer\d\.\d\.conv1"}),
-    "bert": (bert, {"exclude": r".*attention\.self"}),
+    "bert": (bert, {}),
     "vit": (vit, {}),
 }
 

@@ -249,3 +249,16 @@ def test_any_name_of_a_shared_module_selects_it() -> None:
     model = nn.ModuleDict({"a": nn.Sequential(drop), "b": nn.Sequential(drop), "c": nn.Sequential(nn.Dropout(0.1))})
     assert list(cd.sites(cd.contextualize(model, replace="b.0", inplace=False))) == ["a.0"]
     assert list(cd.sites(cd.contextualize(model, exclude="b", inplace=False))) == ["c.0"]
+
+
+def test_overrides_for_some_layers() -> None:
+    model = nn.Sequential(nn.Dropout(0.1), nn.Linear(32, 16), nn.Dropout(0.2))
+    cd.contextualize(model, reduction=8, overrides={"2": {"reduction": 4, "p": 0.3}}, example=torch.randn(1, 32))
+    first, second = cd.sites(model).values()
+    assert (first.encoder.reduction, first.p) == (8, 0.1)
+    assert (second.encoder.reduction, second.p) == (4, 0.3)
+
+
+def test_an_override_that_fits_nothing() -> None:
+    with pytest.raises(ValueError, match=r"the override for 'head' fits none of the layers 0"):
+        cd.contextualize(nn.Sequential(nn.Dropout(0.1)), overrides={"head": {"reduction": 4}})

@@ -8,30 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from contextual_dropout.attention import Attended, masked_attention
 from contextual_dropout.site import ContextualDropout
 
-__all__ = ["ContextualMultiheadAttention", "attention_entropy"]
-
-
-def attention_entropy(weights: Tensor, padded: Tensor | None = None) -> Tensor:
-    """How widely each head looks, relative to looking everywhere it may: mean over queries of H(weights) / log(N_K).
-
-    The paper pools the weights themselves, which sum to one for every query: their mean is 1 / N_K whatever the input
-    is. The entropy does depend on the input. Padding has no influence: N_K counts the keys with any weight, and padded
-    queries, or those without any key, are left out of the mean.
-
-    Args:
-        weights: (B, H, N_Q, N_K), softmaxed; NaN where a query may look at no key.
-        padded: (B, N_Q), True for queries to leave out.
-
-    Returns:
-        (B, H), in [0, 1].
-    """
-    keys = (weights > 0).sum(-1)  # (B, H, N_Q)
-    counted = keys > 0 if padded is None else (keys > 0) & ~padded[:, None, :]
-    entropy: Tensor = torch.special.entr(weights.nan_to_num())
-    relative = entropy.sum(-1) / keys.clamp_min(2).to(weights.dtype).log()
-    return (relative * counted).sum(-1) / counted.sum(-1).clamp_min(1)
+__all__ = ["ContextualMultiheadAttention"]
 
 
 class ContextualMultiheadAttention(nn.MultiheadAttention):
@@ -62,14 +42,13 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
         if key_padding_mask is not None and not batched:
             key_padding_mask = key_padding_mask.unsqueeze(0)
         q, k, v = (self._heads(t) for t in self._project(*inputs))  # (B, H, N, E / H)
-        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        weights = _masked(scores, attn_mask, key_padding_mask).softmax(-1)
+        scores = _masked(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]), attn_mask, key_padding_mask)
+        weights = scores.softmax(-1)
         padded = key_padding_mask if query is key else None
         padded = None if padded is None or padded.dtype is not torch.bool else padded
-        context = attention_entropy(weights.detach(), padded)
         if not need_weights:  # as torch does then: a query that may look at no key sees zeros
             weights = weights.nan_to_num()
-        dropped = self.contextual_dropout(weights, context=context)
+        dropped = masked_attention(self.contextual_dropout, Attended(weights, scores, q, padded))
         out: Tensor = self.out_proj((dropped @ v).transpose(1, 2).flatten(2))
         out = out.transpose(0, 1) if swapped else out
         shown = weights.mean(1) if average_attn_weights else weights

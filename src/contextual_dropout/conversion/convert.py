@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from contextual_dropout.conversion.placement import CHILD, PLACEMENTS, InPlaceOf, restore_fused_paths
 from contextual_dropout.conversion.plan import Item, has_dropout, make_plan
 from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
-from contextual_dropout.conversion.selection import Selector
+from contextual_dropout.conversion.selection import Selector, matcher
 from contextual_dropout.modes import sampling
 from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout, masked
@@ -37,6 +37,7 @@ def contextualize(
     p: float | None = None,
     example: Any = None,
     inplace: bool = True,
+    overrides: Mapping[Any, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Model:
     """Give a network contextual dropout.
@@ -58,6 +59,7 @@ def contextualize(
             It tells the sites their number of features at once instead of at the first call, their order, and which
             dropout is not reached through its module.
         inplace: change the model itself, or a copy.
+        overrides: options for some layers, over those of all: ``{selector: options}``, a later one over an earlier one.
         options: further ones of :class:`~contextual_dropout.ContextualDropout`. Two have other defaults here,
             ``initialisation="zero"`` and ``rescale=True``, for the sake of the base model's outputs.
 
@@ -81,7 +83,8 @@ def contextualize(
     model = model if inplace else copy.deepcopy(model)
     plan = make_plan(model, replace, after, exclude, p)
     settings = {"family": family, "initialisation": "zero", "rescale": True} | options
-    record = Conversion([_apply(model, item, settings) for item in plan.items], dict(plan.left))
+    settings_of = _per_layer(settings, overrides or {}, plan.items)
+    record = Conversion([_apply(model, item, settings_of[item.name]) for item in plan.items], dict(plan.left))
     setattr(model, RECORD, record)
     if example is not None:
         try:
@@ -145,9 +148,28 @@ def sites(model: nn.Module) -> dict[str, ContextualDropout]:
     return found
 
 
+def _per_layer(
+    settings: dict[str, Any], overrides: Mapping[Any, Mapping[str, Any]], items: list[Item]
+) -> dict[str, dict[str, Any]]:
+    """The options of every layer by its name.
+
+    Raises:
+        ValueError: an override fits no layer.
+    """
+    result = {item.name: dict(settings) for item in items}
+    for selector, options in overrides.items():
+        selected = matcher(selector)
+        fitting = [item.name for item in items if any(selected(n, item.module) for n in (item.name, *item.aliases))]
+        if not fitting:
+            raise ValueError(f"the override for {selector!r} fits none of the layers {', '.join(result)}")
+        for name in fitting:
+            result[name] |= options
+    return result
+
+
 def _apply(model: nn.Module, item: Item, settings: dict[str, Any]) -> Change:
     description = repr(item.module) if not any(True for _ in item.module.children()) else type(item.module).__name__
-    site = like(item.placement.build(item.module, {"batch_dim": item.batch_dim} | settings | {"p": item.p}), model)
+    site = like(item.placement.build(item.module, {"batch_dim": item.batch_dim, "p": item.p} | settings), model)
     item.placement.attach(model, item.name, site)
     if item.placement is InPlaceOf:
         for alias in item.aliases:
@@ -203,7 +225,7 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
     """Run the example and take back the sites that it does not reach."""
     arguments, keywords = _arguments(example)
     devices = {parameter.device for parameter in model.parameters()}
-    with sampling(model), torch.no_grad(), preserved(devices), _Rehearsal() as rehearsal:
+    with preserved(devices), sampling(model), torch.no_grad(), _Rehearsal() as rehearsal:
         model(*arguments, **keywords)
     names = {module: name for name, module in model.named_modules()}
     record.order = [names[site] for site in rehearsal.ran if site in names]

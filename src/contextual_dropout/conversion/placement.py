@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
@@ -19,6 +20,7 @@ __all__ = [
     "Attention",
     "Between",
     "InPlaceOf",
+    "InterfaceAttention",
     "Placement",
     "ancestors_of",
     "has_state_hooks",
@@ -155,7 +157,8 @@ class Attention:
     @staticmethod
     def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
         assert isinstance(module, nn.MultiheadAttention)
-        return _site(module.num_heads, {"reduction": 1} | options | {"dim": 1, "batch_dim": 0})
+        read = module.embed_dim if options.get("attention_context") == "queries" else None
+        return _site(module.num_heads, {"context_features": read} | options | {"dim": 1, "batch_dim": 0})
 
     @staticmethod
     def attach(model: nn.Module, name: str, site: nn.Module) -> None:
@@ -170,6 +173,25 @@ class Attention:
         delattr(module, CHILD)
         _remove_hook(module, _keep_out_of_fused_path)
         module.__class__ = nn.MultiheadAttention
+
+
+class InterfaceAttention:
+    """On the softmaxed weights of an attention module of a Hugging Face model."""
+
+    kind = "on the attention weights of"
+
+    @staticmethod
+    def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
+        return _site(None, options | {"dim": 1, "batch_dim": 0})
+
+    @staticmethod
+    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+        module = model.get_submodule(name)
+        hugging_face.use_site(model, module, site.train(module.training))
+
+    @staticmethod
+    def detach(model: nn.Module, name: str) -> None:
+        hugging_face.remove_site(model, model.get_submodule(name))
 
 
 class Between:
@@ -198,7 +220,7 @@ class Between:
         module.__class__ = next(plain for plain, layered in RECURRENT.items() if type(module) is layered)
 
 
-_ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, Between)
+_ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, InterfaceAttention, Between)
 PLACEMENTS = {placement.kind: placement for placement in _ALL}
 
 

@@ -9,12 +9,14 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.placement import (
     RECURRENT,
     After,
     Attention,
     Between,
     InPlaceOf,
+    InterfaceAttention,
     Placement,
     ancestors_of,
     has_state_hooks,
@@ -45,14 +47,15 @@ class Plan:
 
 
 def has_dropout(name: str, module: nn.Module) -> bool:
-    """Whether torch applies dropout in this very module."""
-    return isinstance(module, _DropoutNd) or (
-        isinstance(module, nn.MultiheadAttention | nn.RNNBase) and drop_rate(module) > 0
-    )
+    """Whether dropout is applied in this very module."""
+    inside = isinstance(module, nn.MultiheadAttention | nn.RNNBase) or hugging_face.is_attention(module)
+    return isinstance(module, _DropoutNd) or (inside and drop_rate(module) > 0)
 
 
 def drop_rate(module: nn.Module) -> float:
     """The drop rate that a module was built with; 0 if it has none."""
+    if hugging_face.is_attention(module):
+        return hugging_face.attention_drop_rate(module)
     rate = module.p if isinstance(module, _DropoutNd) else getattr(module, "dropout", 0.0)
     return float(rate) if isinstance(rate, int | float) else 0.0
 
@@ -69,7 +72,10 @@ def make_plan(
     replaced, followed, excluded = matcher(replace), matcher(after), matcher(exclude)
     items: list[Item] = []
     left: dict[str, str] = {}
+    held = _rate_holders(model)
     for name, aliases, module in _modules(model, excluded):
+        if module in held.values():
+            continue
         if not name and (isinstance(module, _DropoutNd) and replaced(name, module)):
             raise ValueError(
                 "the model is itself a dropout layer: put it into an nn.Sequential, where it can be replaced"
@@ -77,7 +83,7 @@ def make_plan(
         names = (name, *aliases)
         if any(followed(each, module) for each in names):
             placement: Placement = After
-        elif any(replaced(each, module) for each in names):
+        elif any(replaced(each, module) or _holder_selected(each, module, held, replaced) for each in names):
             placement = _replacement(name, module)
         else:
             continue
@@ -87,11 +93,24 @@ def make_plan(
             left[name] = reason
         else:
             items.append(Item(name, aliases, module, placement, rate, batch_axis(model, name)))
-            if placement is After and isinstance(module, nn.MultiheadAttention | nn.RNNBase) and drop_rate(module) > 0:
+            if placement is After and not isinstance(module, _DropoutNd) and has_dropout(name, module):
                 left[name] = "the dropout inside of it: a module gets a site behind it or inside, not both"
     if not items:
         raise ValueError(_nothing_matched(model, left))
     return Plan(items, left)
+
+
+def _rate_holders(model: nn.Module) -> dict[nn.Module, nn.Module]:
+    """Attention modules whose rate is kept in a dropout layer that is never called, and that layer."""
+    found = {each: hugging_face.rate_holder(each) for each in model.modules() if hugging_face.is_attention(each)}
+    return {attention: holder for attention, holder in found.items() if holder is not None}
+
+
+def _holder_selected(name: str, module: nn.Module, held: dict[nn.Module, nn.Module], selected: Predicate) -> bool:
+    """Whether the layer was selected that keeps the rate of an attention module: that means the module's dropout."""
+    return module in held and any(
+        selected(f"{name}.{child}", layer) for child, layer in module.named_children() if layer is held[module]
+    )
 
 
 def _modules(model: nn.Module, excluded: Predicate) -> Iterator[tuple[str, tuple[str, ...], nn.Module]]:
@@ -108,6 +127,8 @@ def _modules(model: nn.Module, excluded: Predicate) -> Iterator[tuple[str, tuple
 def _replacement(name: str, module: nn.Module) -> Placement:
     if isinstance(module, nn.MultiheadAttention):
         return Attention
+    if hugging_face.is_attention(module):
+        return InterfaceAttention
     if isinstance(module, nn.RNNBase):
         return Between
     if next(module.parameters(), None) is not None:

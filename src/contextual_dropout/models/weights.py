@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from contextual_dropout.models.torch_files import read_torch
 
 __all__ = ["load_weights"]
 
@@ -44,7 +43,7 @@ def load_weights(model: Model, path: str | os.PathLike[str], *, skip: str | Iter
             ``skip`` names nothing in the network.
 
     Example:
-        >>> import tempfile
+        >>> import tempfile, torch
         >>> from contextual_dropout.models import mlp
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     torch.save(mlp(4, (8,), classes=10).state_dict(), f"{folder}/ten.pth")
@@ -79,13 +78,13 @@ def _read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of weights {path}")
     try:
-        content: Any = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
+        content: Any = load_file(path) if path.suffix == ".safetensors" else read_torch(path)
     except pickle.UnpicklingError as error:
         raise ValueError(
             f"{path} is damaged, or holds objects other than tensors, which could execute code and are refused: save "
             f"model.state_dict(), best as .safetensors ({_line(error)})"
         ) from error
-    except (SafetensorError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:  # a damaged file can make torch raise anything
         raise ValueError(f"{path} is damaged, or not a {path.suffix} file: {_line(error)}") from error
     problem = _no_state_dict(content)
     if problem:
@@ -106,12 +105,6 @@ def _no_state_dict(content: Any) -> str | None:
     if others:
         return f"is not a state dict: {_some(others)} {'are not tensors' if len(others) > 1 else 'is not a tensor'}"
     return None
-
-
-def _unpickled(path: Path) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of (a TorchScript archive), it refuses right after
-        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _misfits(here: dict[str, Tensor], there: dict[str, Tensor]) -> list[str]:

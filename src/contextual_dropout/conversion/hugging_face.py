@@ -1,0 +1,140 @@
+"""Sites on the attention weights of Hugging Face models, through the attention interface of ``transformers``.
+
+The models call their attention by name, and apply its dropout as a function, where no module could be replaced. Here a
+name is registered for each model's own eager attention, run under a mode that gives the weights to the site at the
+place where that function would drop them. Scores, masks, position biases and what else a model does stay its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from contextual_dropout.attention import Attended, masked_attention
+from contextual_dropout.site import ContextualDropout
+
+__all__ = ["IMPLEMENTATION", "attention_drop_rate", "is_attention", "rate_holder", "remove_site", "use_site"]
+
+#: What a converted model's configuration has as its attention implementation.
+IMPLEMENTATION = "contextual_dropout"
+#: The attributes under which an attention module has its site and remembers the implementation that was used before.
+SITE, BEFORE = "contextual_dropout", "contextual_dropout_before"
+#: Under which of these names models keep the rate of the dropout on the weights, as a number or in a dropout layer.
+RATES = ("attention_dropout", "attn_dropout", "dropout")
+
+
+def is_attention(module: nn.Module) -> bool:
+    """Whether a module's forward asks the attention interface of ``transformers`` for its attention."""
+    if "transformers" not in sys.modules or not hasattr(module, "config"):
+        return False
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
+
+
+def attention_drop_rate(module: nn.Module) -> float:
+    """The rate of the dropout on the weights."""
+    for name in RATES:
+        rate = getattr(getattr(module, name, None), "p", getattr(module, name, None))
+        if isinstance(rate, int | float):
+            return float(rate)
+    return 0.0
+
+
+def rate_holder(module: nn.Module) -> nn.Module | None:
+    """The dropout layer of an attention module that is never called: the module only reads its rate."""
+    return next((child for name, child in module.named_children() if name in RATES and hasattr(child, "p")), None)
+
+
+def use_site(model: nn.Module, module: nn.Module, site: nn.Module) -> None:
+    """Let an attention module of a ``transformers`` model go through a site."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    AttentionInterface.register(IMPLEMENTATION, contextual_attention)
+    AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
+    siblings = [other for other in model.modules() if is_attention(other) and other.config is module.config]
+    before = next((vars(other)[BEFORE] for other in siblings if BEFORE in vars(other)), None)
+    vars(module)[BEFORE] = before or module.config._attn_implementation  # type: ignore[union-attr]
+    module.config._attn_implementation_internal = IMPLEMENTATION  # type: ignore[union-attr]
+    module.add_module(SITE, site)
+
+
+def remove_site(model: nn.Module, module: nn.Module) -> None:
+    """Undo :func:`use_site`; the model has its old attention when the last site is gone."""
+    delattr(module, SITE)
+    before = vars(module).pop(BEFORE)
+    config: Any = module.config
+    if not any(BEFORE in vars(other) for other in model.modules() if getattr(other, "config", None) is config):
+        config._attn_implementation_internal = before
+
+
+def contextual_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, Tensor | None]:
+    """A model's own eager attention, with its dropout replaced by the module's site if it has one.
+
+    Args:
+        module: the attention module that calls.
+        query: (B, H, N_Q, d).
+        key: (B, H or fewer, N_K, d).
+        value: as ``key``.
+        attention_mask: (B, 1, N_Q, N_K), added to the scores; very negative where a query may not look.
+        options: of the model's attention.
+    """
+    eager = _eager(module)
+    site = getattr(module, SITE, None)
+    if not isinstance(site, ContextualDropout):
+        result: tuple[Tensor, Tensor | None] = eager(module, query, key, value, attention_mask, **options)
+        return result
+    with _InPlaceOfDropout(site, query, _padded(attention_mask, query.shape[-2])) as mode:
+        result = eager(module, query, key, value, attention_mask, **options)
+    if not mode.calls:
+        raise RuntimeError(
+            f"the eager attention of {type(module).__name__} calls no dropout that a site could take the place of: "
+            f"leave it out with cd.contextualize(model, exclude={type(module).__name__})"
+        )
+    return result
+
+
+class _InPlaceOfDropout(TorchFunctionMode):
+    """While it is on, ``F.dropout`` on the last softmax's output is a site."""
+
+    def __init__(self, site: ContextualDropout, queries: Tensor, padded: Tensor | None) -> None:
+        super().__init__()
+        self.site, self.queries, self.padded = site, queries, padded
+        self.scores: Tensor | None = None
+        self.calls = 0
+
+    def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (F.softmax, torch.softmax, Tensor.softmax):
+            self.scores = args[0] if args else kwargs["input"]
+        if func is not F.dropout or self.scores is None:
+            return func(*args, **kwargs)
+        self.calls += 1
+        weights = args[0] if args else kwargs["input"]
+        return masked_attention(self.site, Attended(weights, self.scores, self.queries, self.padded))
+
+
+def _padded(mask: Tensor | None, queries: int) -> Tensor | None:
+    """Positions (B, N_Q) that no query may look at: padding, where queries and keys are the same positions."""
+    if mask is None or mask.shape[-1] != queries or mask.shape[-2] != queries:
+        return None
+    forbidden = ~mask if mask.dtype is torch.bool else mask < torch.finfo(mask.dtype).min / 2
+    return forbidden.all(-2).any(1)  # over queries; the second axis is one for all heads
+
+
+def _eager(module: nn.Module) -> Callable[..., Any]:
+    """The plain attention function of the file that defines the module's class, or a class it inherits from."""
+    for kind in type(module).__mro__:
+        function = getattr(sys.modules.get(kind.__module__), "eager_attention_forward", None)
+        if function is not None:
+            return function  # type: ignore[no-any-return]
+    raise RuntimeError(f"{type(module).__name__} has no eager attention next to it: exclude it from the conversion")

@@ -1,0 +1,144 @@
+"""Attention dropout of Hugging Face models, which is applied as a function, as sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    ViTConfig,
+    ViTForImageClassification,
+)
+
+import contextual_dropout as cd
+from contextual_dropout.conversion.hugging_face import IMPLEMENTATION
+
+#: Rates of 0 are part of these models.
+pytestmark = pytest.mark.filterwarnings("ignore::contextual_dropout.ConversionWarning")
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+
+
+def tokens() -> dict[str, Tensor]:
+    mask = torch.ones(3, 7, dtype=torch.long)
+    mask[1, 4:] = 0
+    return {"input_ids": torch.randint(1, 50, (3, 7)), "attention_mask": mask}
+
+
+def bert() -> tuple[nn.Module, dict[str, Tensor]]:
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.3}
+    return BertForSequenceClassification(BertConfig(vocab_size=50, num_labels=3, **rates, **SIZES)), tokens()
+
+
+def vit() -> tuple[nn.Module, dict[str, Tensor]]:
+    config = ViTConfig(image_size=8, patch_size=4, num_labels=3, attention_probs_dropout_prob=0.3, **SIZES)
+    return ViTForImageClassification(config), {"pixel_values": torch.randn(3, 3, 8, 8)}
+
+
+def distilbert() -> tuple[nn.Module, dict[str, Tensor]]:
+    config = DistilBertConfig(
+        vocab_size=50, dim=16, n_layers=2, n_heads=4, hidden_dim=32, dropout=0.0, seq_classif_dropout=0.0
+    )
+    return DistilBertForSequenceClassification(config), tokens()
+
+
+def gpt2() -> tuple[nn.Module, dict[str, Tensor]]:
+    config = GPT2Config(
+        vocab_size=50, n_embd=16, n_layer=2, n_head=4, attn_pdrop=0.3, resid_pdrop=0.0, embd_pdrop=0.0, pad_token_id=0
+    )
+    return GPT2ForSequenceClassification(config), tokens()
+
+
+def llama() -> tuple[nn.Module, dict[str, Tensor]]:
+    """Fewer heads for keys than for queries."""
+    config = LlamaConfig(vocab_size=50, num_key_value_heads=2, attention_dropout=0.3, pad_token_id=0, **SIZES)
+    return LlamaForSequenceClassification(config), tokens()
+
+
+MODELS: list[Callable[[], tuple[nn.Module, dict[str, Tensor]]]] = [bert, vit, distilbert, gpt2, llama]
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_attention_dropout_alone(build: Callable[[], tuple[Any, dict[str, Tensor]]]) -> None:
+    torch.manual_seed(0)
+    model, inputs = build()
+    model.eval()
+    before = model.config._attn_implementation
+    with torch.no_grad():
+        expected = model(**inputs).logits
+    cd.contextualize(model, example=inputs)
+    assert [site.features for site in cd.sites(model).values()] == [4, 4]
+    with torch.no_grad():
+        torch.testing.assert_close(model(**inputs).logits, expected, atol=1e-6, rtol=1e-5)
+        result = cd.probe(model, **inputs)
+        assert all(site.spread > 0 for site in result.sites.values())
+        assert not torch.equal(*cd.predict(model, **inputs, samples=2).samples)
+    step = cd.ELBO(model.train())(lambda: model(**inputs).logits.log_softmax(-1)[:, 0])
+    step.loss.backward()
+    for site in cd.sites(model).values():
+        assert site.encoder.expand_bias.grad is not None
+        assert site.encoder.expand_bias.grad.abs().max() > 0
+    cd.strip(model.eval())
+    assert model.config._attn_implementation == before
+    with torch.no_grad():
+        assert torch.equal(model(**inputs).logits, expected)
+
+
+@pytest.mark.parametrize("kind", ["entropy", "scores", "queries"])
+def test_padding_of_a_shorter_text_changes_nothing(kind: str) -> None:
+    torch.manual_seed(0)
+    model, _ = bert()
+    for name, parameter in model.named_parameters():
+        if "query.weight" in name or "key.weight" in name:
+            parameter.data *= 50  # new BERTs look everywhere alike
+    ids = torch.randint(1, 50, (2, 5))
+    cd.contextualize(
+        model.eval(), example={"input_ids": ids}, attention_context=kind, temperature=1.0, initialisation="he"
+    )
+    padded = torch.cat([ids, torch.randint(1, 50, (2, 3))], 1)
+    mask = torch.tensor([[1] * 5 + [0] * 3] * 2)
+    with torch.no_grad():
+        short = model(input_ids=ids).logits
+        long = model(input_ids=padded, attention_mask=mask).logits
+    torch.testing.assert_close(long, short)
+    keep = next(iter(cd.keep_probabilities(model, input_ids=ids).values()))
+    assert (keep[0] - keep[1]).abs().max() > 1e-3
+
+
+def test_the_layer_that_only_keeps_a_rate_stands_for_its_attention() -> None:
+    model, inputs = bert()
+    cd.contextualize(model.eval(), replace=r"bert\.encoder\.layer\.1\.attention\.self\.dropout", example=inputs)
+    assert list(cd.sites(model)) == ["bert.encoder.layer.1.attention.self.contextual_dropout"]
+    with torch.no_grad():  # the other attention layer has no site and still works
+        model(**inputs)
+
+
+def test_configurations_know_nothing_of_it(tmp_path: Path) -> None:
+    model, inputs = bert()
+    cd.contextualize(model.eval(), example=inputs)
+    assert model.config._attn_implementation == IMPLEMENTATION
+    assert "contextual" not in model.config.to_json_string()
+
+
+def test_sites_of_a_file_on_a_new_model(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, inputs = bert()
+    plain = {name: value.clone() for name, value in model.state_dict().items()}
+    cd.contextualize(model.eval(), example=inputs, initialisation="he", temperature=1.0)
+    cd.save_sites(model, tmp_path / "sites.safetensors")
+    again, _ = bert()
+    again.load_state_dict(plain)
+    cd.load_sites(again.eval(), tmp_path / "sites.safetensors")
+    with torch.no_grad():
+        torch.testing.assert_close(again(**inputs).logits, model(**inputs).logits)
