@@ -16,17 +16,20 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor
 from torchmetrics import Metric
 
+from contextual_dropout.data.vqa import ANSWER_TYPES
 from contextual_dropout.metrics import (
     OutOfDistribution,
     PAvPU,
     RiskCoverage,
+    VQAAccuracy,
     double_softmax_log_likelihood,
     predictive_log_likelihood,
     risk_coverage_curve,
+    soft_accuracy,
 )
 from contextual_dropout.significance import independent_t, paired_t, top_two_p_value
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, ...]
 
 
 def p_values_and_accuracies(n: int = 40) -> Batch:
@@ -39,12 +42,24 @@ def uncertainties_with_ties_and_correct(n: int = 40) -> Batch:
     return torch.randint(0, 9, (n,), generator=generator) / 4, torch.rand(n, generator=generator) > 0.3
 
 
-CASES: dict[Callable[..., Metric], Callable[[], Batch]] = {
+def answers_targets_and_types(n: int = 40) -> Batch:
+    generator = torch.Generator().manual_seed(3)
+    targets = torch.randint(0, 11, (n, 5), generator=generator) / 10
+    return torch.randint(0, 5, (n,), generator=generator), targets, torch.randint(0, 3, (n,), generator=generator)
+
+
+PAIRED: dict[Callable[..., Metric], Callable[[], Batch]] = {
     PAvPU: p_values_and_accuracies,
     RiskCoverage: uncertainties_with_ties_and_correct,
     OutOfDistribution: uncertainties_with_ties_and_correct,
 }
+CASES = PAIRED | {VQAAccuracy: answers_targets_and_types}
 every_metric = pytest.mark.parametrize("metric", CASES, ids=lambda metric: metric.__name__)
+every_paired_metric = pytest.mark.parametrize("metric", PAIRED, ids=lambda metric: metric.__name__)
+
+
+def take(batch: Batch, rows: slice | Tensor) -> Batch:
+    return tuple(part[rows] for part in batch)
 
 
 def value(metric: Callable[..., Metric], *batches: Batch) -> Any:
@@ -56,51 +71,52 @@ def value(metric: Callable[..., Metric], *batches: Batch) -> Any:
 
 @every_metric
 def test_two_halves_equal_the_whole(metric: Callable[..., Metric]) -> None:
-    x, y = CASES[metric]()
-    torch.testing.assert_close(value(metric, (x[:13], y[:13]), (x[13:], y[13:])), value(metric, (x, y)))
+    batch = CASES[metric]()
+    halves = take(batch, slice(13)), take(batch, slice(13, None))
+    torch.testing.assert_close(value(metric, *halves), value(metric, batch))
 
 
 @every_metric
 def test_order_plays_no_part(metric: Callable[..., Metric]) -> None:
-    x, y = CASES[metric]()
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(2))
-    torch.testing.assert_close(value(metric, (x[order], y[order])), value(metric, (x, y)))
+    batch = CASES[metric]()
+    order = torch.randperm(len(batch[0]), generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(value(metric, take(batch, order)), value(metric, batch))
 
 
 @every_metric
 def test_an_empty_batch_changes_nothing(metric: Callable[..., Metric]) -> None:
-    x, y = CASES[metric]()
-    torch.testing.assert_close(value(metric, (x, y), (x[:0], y[:0])), value(metric, (x, y)))
+    batch = CASES[metric]()
+    torch.testing.assert_close(value(metric, batch, take(batch, slice(0))), value(metric, batch))
 
 
 @every_metric
 def test_merged_states_equal_the_whole(metric: Callable[..., Metric]) -> None:
-    x, y = CASES[metric]()
+    batch = CASES[metric]()
     first, second = metric(), metric()
-    first.update(x[:13], y[:13])
-    second.update(x[13:], y[13:])
+    first.update(*take(batch, slice(13)))
+    second.update(*take(batch, slice(13, None)))
     first.merge_state(second)
-    torch.testing.assert_close(first.compute(), value(metric, (x, y)))
+    torch.testing.assert_close(first.compute(), value(metric, batch))
 
 
 @every_metric
 def test_reset_forgets(metric: Callable[..., Metric]) -> None:
-    x, y = CASES[metric]()
+    batch = CASES[metric]()
     instance = metric()
-    instance.update(x[:5], y[:5])
+    instance.update(*take(batch, slice(5)))
     instance.reset()
-    instance.update(x[5:], y[5:])
-    torch.testing.assert_close(instance.compute(), value(metric, (x[5:], y[5:])))
+    instance.update(*take(batch, slice(5, None)))
+    torch.testing.assert_close(instance.compute(), value(metric, take(batch, slice(5, None))))
 
 
-@every_metric
+@every_paired_metric
 def test_a_wrong_shape_is_named(metric: Callable[..., Metric]) -> None:
     x, y = CASES[metric]()
     with pytest.raises(ValueError, match=r"\(40,\).* \(39,\): expected \(B,\) for both"):
         metric().update(x, y[1:])
 
 
-@every_metric
+@every_paired_metric
 def test_nan_is_named(metric: Callable[..., Metric]) -> None:
     x, y = CASES[metric]()
     x[3] = float("nan")
@@ -111,19 +127,19 @@ def test_nan_is_named(metric: Callable[..., Metric]) -> None:
 def synchronise(rank: int, address: str, splits: list[int]) -> None:
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     for metric, case in CASES.items():
-        x, y = case()
+        batch = case()
         for split in splits:
-            mine = slice(None, split) if rank == 0 else slice(split, None)
+            mine = take(batch, slice(None, split) if rank == 0 else slice(split, None))
             instance = metric()
-            if len(x[mine]):  # a process may see no example at all
-                instance.update(x[mine], y[mine])
+            if len(mine[0]):  # a process may see no example at all
+                instance.update(*mine)
             else:
                 instance._update_count = 1  # silences torchmetrics' "compute before update"
             whole = metric(distributed_available_fn=lambda: False)
-            whole.update(x, y)
+            whole.update(*batch)
             torch.testing.assert_close(instance.compute(), whole.compute())
             if isinstance(instance, RiskCoverage):
-                torch.testing.assert_close(instance.curve(), risk_coverage_curve(x, y))
+                torch.testing.assert_close(instance.curve(), risk_coverage_curve(*batch))
                 assert len(instance.uncertainty) <= 1, "curve() left the states of all processes behind"
     dist.destroy_process_group()
 
@@ -160,6 +176,22 @@ def test_pavpu_of_samples_is_that_of_their_p_values(test: Any) -> None:
     by_p.update(top_two_p_value(samples, test), correct)
     assert by_samples.metric_state == by_p.metric_state
     assert 0 < by_p.accurate_certain < correct.sum()
+
+
+def test_pavpu_of_vqa_by_hand() -> None:
+    # Sigmoids of two passes: with 2 degrees of freedom p = 1 - sqrt(T^2 / (T^2 + 2)).
+    # The first leads by 0.4, variances 0.005 and 0: T^2 = 64. The second by 0.15, 0.02 and 0.005: T^2 = 1.8.
+    passes = [[[0.95, 0.5, 0.1], [0.6, 0.8, 0.1]], [[0.85, 0.5, 0.1], [0.5, 0.6, 0.1]]]
+    samples = torch.tensor(passes, dtype=torch.float64)
+    p = [1 - math.sqrt(64 / 66), 1 - math.sqrt(1.8 / 3.8)]
+    assert top_two_p_value(samples, independent_t).tolist() == pytest.approx(p)
+    correct = soft_accuracy(samples.mean(0), torch.tensor([[0.6, 1.0, 0.0], [0.0, 0.9, 0.3]]))
+    metric = PAvPU(threshold=0.05, test=independent_t)
+    metric.update(samples, correct)
+    counts = [metric.accurate_certain, metric.accurate_uncertain]
+    counts += [metric.inaccurate_certain, metric.inaccurate_uncertain]
+    assert [c.item() for c in counts] == pytest.approx([0.6, 0.9, 0.4, 0.1])
+    assert metric.compute().item() == pytest.approx(0.7 / 2)
 
 
 def test_pavpu_of_nothing_is_zero() -> None:
@@ -296,3 +328,47 @@ def test_a_perfect_and_an_inverted_detector(sign: int) -> None:
 def test_ood_refuses_labels_that_are_not_bool() -> None:
     with pytest.raises(ValueError, match="expected bool"):
         OutOfDistribution().update(torch.rand(3), torch.tensor([0, 1, 2]))
+
+
+def test_vqa_accuracy_by_hand() -> None:
+    targets = torch.tensor([[0.3, 1.0], [0.6, 0.0], [1.0, 0.0], [0.0, 0.9]])
+    result = value(VQAAccuracy, (torch.tensor([1, 0, 1, 1]), targets, torch.tensor([0, 0, 0, 1])))
+    expected = {"overall": 2.5 / 4, "yes/no": 1.6 / 3, "number": 0.9, "other": math.nan}
+    assert tuple(result) == tuple(expected) == ("overall", *ANSWER_TYPES)
+    assert {name: v.item() for name, v in result.items()} == pytest.approx(expected, nan_ok=True)
+
+
+def test_vqa_accuracy_of_scores_is_that_of_their_highest() -> None:
+    answers, targets, types = answers_targets_and_types()
+    scores = torch.rand(40, 5, generator=torch.Generator().manual_seed(8))
+    torch.testing.assert_close(
+        value(VQAAccuracy, (scores, targets, types)), value(VQAAccuracy, (scores.argmax(1), targets, types))
+    )
+    torch.testing.assert_close(soft_accuracy(answers, targets), targets[torch.arange(40), answers].double())
+
+
+@pytest.mark.parametrize(
+    ("predicted", "targets", "types", "message"),
+    [
+        (torch.tensor([0]), torch.ones(2, 3), torch.tensor([0, 0]), r"expected \(2,\) class indices"),
+        (torch.tensor([0, 3]), torch.ones(2, 3), torch.tensor([0, 0]), "range from 0 to 3"),
+        (torch.tensor([0.0, 1.0]), torch.ones(2, 3), torch.tensor([0, 0]), "class indices"),
+        (torch.ones(2, 4), torch.ones(2, 3), torch.tensor([0, 0]), r"or \(2, 3\) scores in floating point"),
+        (torch.ones(5, 2, 3), torch.ones(2, 3), torch.tensor([0, 0]), "average samples first"),
+        (torch.full((2, 3), math.nan), torch.ones(2, 3), torch.tensor([0, 0]), "predicted is NaN at index 0"),
+        (torch.tensor([0, 0]), torch.full((2, 3), 3.0), torch.tensor([0, 0]), "targets range from 3"),
+        (torch.tensor([0, 0]), torch.full((2, 3), math.nan), torch.tensor([0, 0]), "targets range from nan"),
+        (torch.tensor([0, 0]), torch.ones(2), torch.tensor([0, 0]), r"targets has shape \(2,\): expected \(B, A\)"),
+        (torch.tensor([0, 0]), torch.ones(2, 3), torch.tensor([0]), r"answer_types has shape \(1,\)"),
+        (torch.tensor([0, 0]), torch.ones(2, 3), torch.tensor([0.0, 0.0]), "whole numbers"),
+        (
+            torch.tensor([0, 0]),
+            torch.ones(2, 3),
+            torch.tensor([0, 3]),
+            "answer_types range from 0 to 3: expected 0 to 2",
+        ),
+    ],
+)
+def test_vqa_accuracy_refuses(predicted: Tensor, targets: Tensor, types: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        VQAAccuracy().update(predicted, targets, types)

@@ -18,12 +18,19 @@ def idx_bytes(array: npt.NDArray[np.generic]) -> bytes:
     return header + array.astype(array.dtype.newbyteorder(">")).tobytes()
 
 
-def write_split(folder: Path, prefix: str = "t10k", size: int = 20, seed: int = 0, compressed: bool = True) -> None:
-    """``size`` images of 4 by 3 pixels with labels 0..9 under the names of the MNIST family."""
+def write_split(
+    folder: Path,
+    prefix: str = "t10k",
+    size: int = 20,
+    seed: int = 0,
+    compressed: bool = True,
+    shape: tuple[int, int] = (4, 3),
+) -> None:
+    """``size`` images of 4 by 3 pixels, or of another shape, with labels 0..9 under the names of the MNIST family."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in (
-        (f"{prefix}-images-idx3-ubyte", rng.integers(0, 256, (size, 4, 3), dtype=np.uint8)),
+        (f"{prefix}-images-idx3-ubyte", rng.integers(0, 256, (size, *shape), dtype=np.uint8)),
         (f"{prefix}-labels-idx1-ubyte", (np.arange(size) % 10).astype(np.uint8)),
     ):
         content = idx_bytes(array)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pickle
 import struct
 import tarfile
@@ -242,6 +243,10 @@ def test_what_is_missing_or_too_large_is_refused(tmp_path: Path, monkeypatch: py
     (root / "train/n01/n01_0.JPEG").unlink()
     with pytest.raises(DataError, match=r"n01_0.JPEG cannot be read"):
         Files(root).read("train/n01/n01_0.JPEG")
+    os.mkfifo(root / "train/n01/n01_0.JPEG")
+    with pytest.raises(DataError, match=r"n01_0.JPEG cannot be read \(there is no such file\)"):
+        Files(root).read("train/n01/n01_0.JPEG")
+    (root / "train/n01/n01_0.JPEG").unlink()
     monkeypatch.setattr(image_folder, "MAX_MEMORY", 1000)
     with pytest.raises(DataError, match="11 images take 2112 bytes: expected at most 1000; use ImageFolder"):
         read_folder(root, "train", 8)

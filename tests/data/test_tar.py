@@ -6,6 +6,7 @@ import lzma
 import os
 import tarfile
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,52 @@ def test_a_member_that_declares_more_than_there_is_is_refused() -> None:
     member.size = 2**40
     with pytest.raises(DataError, match=r"some\.tar"):
         read(member.tobuf() + bytes(4096))
+
+
+@pytest.mark.parametrize("size", [-512, -1024, -1536, -10240])
+@pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_negative_size_does_not_lead_back(size: int, format: int) -> None:
+    """Some versions of tarfile would read the same member for ever."""
+    member = tarfile.TarInfo("back")
+    if format == tarfile.PAX_FORMAT:
+        member.pax_headers = {"size": str(size)}
+    header = bytearray(member.tobuf(format))
+    if format == tarfile.GNU_FORMAT:
+        header[124:136] = (256**12 + size).to_bytes(12, "big")
+        header[148:156] = b" " * 8
+        header[148:156] = b"%06o\0 " % sum(header[:512])
+    with pytest.raises(DataError, match=r"some\.tar is not a sound tar archive"):
+        read(bytes(header) + bytes(10240))
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_a_chain_of_headers_is_refused(kind: bytes) -> None:
+    """tarfile reads each inside of the one before it."""
+    member = special("chain", kind)
+    content = b"9 path=x\n" if kind == tarfile.XHDTYPE else b"x"
+    member.size = len(content)
+    link = member.tobuf(tarfile.GNU_FORMAT) + content.ljust(512, b"\0")
+    with pytest.raises(DataError, match="recursion"):
+        read(2000 * link + packed(CONTENTS))
+
+
+def test_too_many_members_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar, "MAX_MEMBERS", 3)
+    assert read(packed(CONTENTS)) == CONTENTS
+    with pytest.raises(DataError, match=r"some\.tar has more than 3 files and folders"):
+        read(packed(CONTENTS | {"four": b""}))
+
+
+def test_padding_takes_neither_time_nor_memory(tmp_path: Path) -> None:
+    """100 MB of zeros after the end are looked at where they are."""
+    path = tmp_path / "long.tar"
+    path.write_bytes(packed(CONTENTS) + bytes(100 * 2**20))
+    tracemalloc.start()
+    try:
+        assert set(read_tar(path)) == set(CONTENTS)
+        assert tracemalloc.get_traced_memory()[1] < 150 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from contextual_dropout.data.lookup import Lookup
 from contextual_dropout.data.noise import check_sd, gaussian_noise
 
 __all__ = ["Augment", "Batches"]
 
 #: Makes of a batch another one of as many examples, drawing from the generator.
 Augment = Callable[[Tensor, torch.Generator], Tensor]
+AddNoise = Callable[[Tensor, float, torch.Generator], Tensor]
 
 
 class Batches:
@@ -23,12 +25,14 @@ class Batches:
     Keep batches as you like: none is written to after it was given out.
 
     Args:
-        inputs: (N, ...) floating point, from 0 to 1 if there is to be noise.
+        inputs: (N, ...) floating point, from 0 to 1 if there is to be noise; a tensor or a
+            :class:`~contextual_dropout.data.lookup.Lookup`.
         labels: (N, ...), on the device of the inputs.
         batch_size: B; the last batch of an epoch has the N mod B that are left, if any.
         noise_sd: see :func:`~contextual_dropout.data.gaussian_noise`; 0 draws none.
         augment: what is done to every batch before the noise comes, such as
             :func:`~contextual_dropout.data.augment.crop_and_flip`.
+        add_noise: :func:`~contextual_dropout.data.gaussian_noise`, or another function of its arguments.
 
     Example:
         >>> batches = Batches(torch.rand(10, 4), torch.arange(10), batch_size=4, noise_sd=0.1)
@@ -41,11 +45,12 @@ class Batches:
 
     def __init__(
         self,
-        inputs: Tensor,
+        inputs: Tensor | Lookup,
         labels: Tensor,
         batch_size: int,
         noise_sd: float = 0.0,
         augment: Augment | None = None,
+        add_noise: AddNoise = gaussian_noise,
     ) -> None:
         if not inputs.is_floating_point():
             raise ValueError(f"inputs are of {inputs.dtype}: expected floating point; pass LabelledImages.inputs()")
@@ -55,7 +60,7 @@ class Batches:
             raise ValueError(f"batch_size is {batch_size}: expected at least 1")
         check_sd(noise_sd)
         self.inputs, self.labels, self.batch_size = inputs, labels, batch_size
-        self.noise_sd, self.augment = noise_sd, augment
+        self.noise_sd, self.augment, self.add_noise = noise_sd, augment, add_noise
 
     def __len__(self) -> int:
         return -(-len(self.inputs) // self.batch_size)
@@ -75,7 +80,7 @@ class Batches:
             x = self.inputs.index_select(0, rows)  # half the time of inputs[rows]
             if self.augment is not None:
                 x = _augmented(x, generator, self.augment)
-            noisy = gaussian_noise(x, self.noise_sd, generator) if self.noise_sd else x
+            noisy = self.add_noise(x, self.noise_sd, generator) if self.noise_sd else x
             yield noisy, self.labels.index_select(0, rows)
 
 

@@ -39,6 +39,8 @@ class Files:
             return self._members()[name]
         path = self.root / name
         try:
+            if not path.is_file():  # a pipe would be waited for, and some devices never end
+                raise DataError(f"{path} cannot be read (there is no such file)")
             if (size := path.stat().st_size) > MAX_FILE:
                 raise DataError(f"{path} is {size} bytes long: expected at most {MAX_FILE}")
             return path.read_bytes()

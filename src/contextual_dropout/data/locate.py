@@ -20,7 +20,7 @@ from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.fetch import Progress, fetch
 from contextual_dropout.data.sources import CIFAR, SOURCES, files, stored
 
-__all__ = ["VARIABLE", "cache_folder", "find", "locate", "locate_folder"]
+__all__ = ["VARIABLE", "cache_folder", "find", "locate", "locate_folder", "search_places"]
 
 #: The environment variable that names a folder with the data sets.
 VARIABLE = "CONTEXTUAL_DROPOUT_DATA"
@@ -107,10 +107,11 @@ def cache_folder() -> Path:
 
 def _folders(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Path]:
     own = (CIFAR[name].folder, ".") if name in CIFAR else (".",)
-    return (place / folder for place in _places(name, directory) for folder in own)
+    return (place / folder for place in search_places(name, directory) for folder in own)
 
 
-def _places(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Path]:
+def search_places(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Where a data set may be: in the directory if one is given, else where the variable says, and in the cache."""
     if directory is not None:
         yield from (Path(directory).expanduser() / name, Path(directory).expanduser())
         return

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["check_sd", "gaussian_noise", "noisy_copies"]
+__all__ = ["check_sd", "gaussian_noise", "noise_generator", "noisy_copies"]
 
 
 def gaussian_noise(x: Tensor, sd: float, generator: torch.Generator) -> Tensor:
@@ -59,7 +59,7 @@ def noisy_copies(x: Tensor, sd: float, draws: int, seed: int) -> Iterator[Tensor
     if draws < 1:
         raise ValueError(f"draws is {draws}: expected at least one noisy copy")
     host = x.detach().cpu()
-    return (gaussian_noise(host, sd, _generator(seed, draw)).to(x.device) for draw in range(draws))
+    return (gaussian_noise(host, sd, noise_generator(seed, draw)).to(x.device) for draw in range(draws))
 
 
 def check_sd(sd: float) -> None:
@@ -68,7 +68,8 @@ def check_sd(sd: float) -> None:
         raise ValueError(f"the standard deviation of the noise is {sd}: expected a finite number of at least 0")
 
 
-def _generator(seed: int, draw: int) -> torch.Generator:
+def noise_generator(seed: int, *numbers: int) -> torch.Generator:
+    """A generator on the CPU for these numbers, of which the draw is the first."""
     # Not seed + draw: the second copy of one seed would be the first of the next.
-    state = np.random.SeedSequence((seed % 2**64, draw)).generate_state(1, np.uint64)
+    state = np.random.SeedSequence((seed % 2**64, *numbers)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

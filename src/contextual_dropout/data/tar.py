@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
 
 from contextual_dropout.data.compressed import read_whole
 from contextual_dropout.data.errors import DataError
@@ -13,6 +17,9 @@ __all__ = ["MAX_BYTES", "read_tar"]
 
 #: Archives of more bytes than this, decompressed, are refused: 1 GiB; CIFAR takes about 0.2.
 MAX_BYTES = 2**30
+
+#: And so are those of more files and folders; Tiny ImageNet has 120,609.
+MAX_MEMBERS = 2**18
 
 BLOCK = 512
 
@@ -28,7 +35,8 @@ def read_tar(path: str | os.PathLike[str]) -> dict[str, memoryview]:
         contents are views of one buffer: they take no memory of their own.
 
     Raises:
-        DataError: the archive is missing, damaged, truncated, of more than :data:`MAX_BYTES`, or has a file twice.
+        DataError: the archive is missing, damaged, truncated, of more than :data:`MAX_BYTES` or :data:`MAX_MEMBERS`,
+            or has a file twice.
 
     Example:
         >>> import tempfile
@@ -55,12 +63,44 @@ def read_tar(path: str | os.PathLike[str]) -> dict[str, memoryview]:
 
 def _members(content: memoryview, path: str | os.PathLike[str]) -> list[tarfile.TarInfo]:
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
-            members, end = tar.getmembers(), tar.offset
-    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, EOFError) as error:
+        with tarfile.open(fileobj=_View(content), mode="r:") as tar:
+            members, end = list(islice(_forward(tar), MAX_MEMBERS + 1)), tar.offset
+    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, EOFError, RecursionError) as error:
         raise DataError(f"{path} is not a sound tar archive ({error}): expected one, get it again") from error
+    if len(members) > MAX_MEMBERS:
+        raise DataError(f"{path} has more than {MAX_MEMBERS} files and folders: expected at most that")
     # tarfile takes a damaged header for the end, which really is two blocks of zeros.
-    rest = bytes(content[end:])
-    if len(rest) < BLOCK or any(rest):
+    rest = np.frombuffer(content, np.uint8)[end:]
+    if len(rest) < BLOCK or rest.any():
         raise DataError(f"{path} is damaged or truncated after {len(members)} files: get it again")
     return members
+
+
+def _forward(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members; from one of a negative size some versions of tarfile go back, and never come to an end."""
+    while (member := tar.next()) is not None:
+        if tar.offset < member.offset_data:
+            raise tarfile.ReadError(f"{member.name} ends before it begins")
+        yield member
+
+
+class _View(io.RawIOBase):
+    """Bytes as a file; ``io.BytesIO`` would copy them."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content, self._at = content, 0
+
+    def read(self, size: int = -1) -> bytes:
+        end = len(self._content) if size < 0 else self._at + size
+        found = bytes(self._content[self._at : end])
+        self._at += len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._content)}[whence]
+        if self._at < 0:
+            raise ValueError(f"negative position {self._at}")
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
