@@ -21,9 +21,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
+from contextual_dropout.experiments.config_checks import PARTS, check_name, check_parts, mapping, short, typed
 from contextual_dropout.experiments.errors import ConfigError
+from contextual_dropout.experiments.yaml_files import MAX_CHARACTERS, parse_yaml
 
 __all__ = ["Experiment", "RunConfig", "experiment_names", "load_experiment"]
 
@@ -40,9 +40,10 @@ class RunConfig:
         method: a row of its tables, e.g. "contextual-bernoulli".
         seed: of initialisation, data order, noise and masks.
         data: the data set's name.
+        task: "classification", or "soft-answers" where several people answered.
         noise_sd: of the Gaussian noise on the inputs in training, on the 0-1 scale.
         test_noise_sd: noise levels to test at; "in distribution" is ``noise_sd``.
-        network: "mlp", "wide_resnet" or "resnet18".
+        network: "mlp", "wide_resnet", "resnet18", "vit" or "mcan".
         network_options: its keywords, e.g. depth and width.
         hidden: layers of the MLP.
         p: drop rate of the network's dropout layers.
@@ -52,7 +53,8 @@ class RunConfig:
         options: keywords of the verb.
         objective: keywords of the objective: ``estimator``, ``kl_weight``, ``warmup_epochs``, ``kl``.
         optimizer: ``name`` ("adam" or "sgd"), ``lr`` and other keywords of torch's class; where they differ ``phi_lr``
-            and ``eta_lr``; ``milestones``, epochs after which all rates are multiplied by ``factor``.
+            and ``eta_lr``; ``milestones``, epochs after which all rates are multiplied by ``factor``, and
+            ``warmup_epochs``, in which they grow to their full size.
         epochs: of training.
         batch_size: of training.
         accumulate: batches whose gradients are summed for one step.
@@ -69,6 +71,7 @@ class RunConfig:
         noise_draws: over how many draws of the test noise results are averaged.
         ood: data sets whose images are out of distribution.
         evaluate_every: epochs between two points of the learning curve.
+        devices: processes that train together, each on its part of every batch.
     """
 
     experiment: str
@@ -76,6 +79,7 @@ class RunConfig:
     method: str
     seed: int
     data: str = "mnist"
+    task: str = "classification"
     noise_sd: float = 0.0
     test_noise_sd: tuple[float, ...] = ()
     network: str = "mlp"
@@ -103,12 +107,15 @@ class RunConfig:
     noise_draws: int = 5
     ood: tuple[str, ...] = ()
     evaluate_every: int = 10
+    devices: int = 1
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunConfig:
         """From plain values, as JSON and YAML have them."""
         fields = {each.name: each for each in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - set(fields))
+        if not isinstance(values, dict):
+            raise ConfigError(f"a run's configuration must be a mapping, got {short(values)}")
+        unknown = sorted(str(name) for name in values if name not in fields)
         missing = sorted(
             name
             for name, each in fields.items()
@@ -121,7 +128,9 @@ class RunConfig:
                 f"a run's configuration has unknown fields {unknown} and lacks {missing}; the fields are "
                 f"{', '.join(fields)}"
             )
-        return cls(**{name: _typed(name, value, fields[name].type) for name, value in values.items()})
+        for name in ("experiment", "setting", "method"):
+            check_name(name, values[name])
+        return cls(**{name: typed(name, value, fields[name].type) for name, value in values.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -175,7 +184,7 @@ class Experiment:
     def runs(self, preset: str) -> Iterator[RunConfig]:
         """All runs of a preset: setting by setting in its order, seed by seed, all methods."""
         chosen = _choose("preset", preset, self.presets)
-        for setting, seeds in chosen["seeds"].items():
+        for setting, seeds in chosen.get("seeds", {}).items():
             methods = _choose("setting", setting, self.settings).get("only") or chosen.get("methods", self.methods)
             for seed in range(seeds):
                 for method in methods:
@@ -199,6 +208,9 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
     """An experiment of the package by name, or one's own by the path of its YAML file.
 
     A file that ``extends`` another has only what differs from it.
+
+    Raises:
+        ConfigError: there is no such experiment, or its file cannot be understood.
     """
     values = _read(name_or_path)
     seen = [str(name_or_path)]
@@ -208,56 +220,33 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
             raise ConfigError(f"{' extends '.join([*seen, parent])}: no end to that")
         seen.append(parent)
         values = _merged(_read(parent), values)
-    missing = [part for part in _PARTS if part not in values]
+    missing = [part for part in PARTS if part not in values]
     if missing:
-        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(_PARTS)}; it lacks {', '.join(missing)}")
+        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(PARTS)}; it lacks {', '.join(missing)}")
+    check_parts(values, str(name_or_path))
     return Experiment(Path(name_or_path).stem, **values)
 
 
-_PARTS = ("base", "settings", "methods", "presets")
-
-
 def _read(name_or_path: str | Path) -> dict[str, Any]:
-    if Path(name_or_path).suffix in (".yaml", ".yml"):
-        source = Path(name_or_path).read_text()
-    elif str(name_or_path) in experiment_names():
-        source = (_PACKAGED / f"{name_or_path}.yaml").read_text()
-    else:
-        raise ConfigError(
-            f"no experiment {str(name_or_path)!r}: the package has {', '.join(experiment_names())}; one of your own is "
-            "given as the path of a .yaml file"
-        )
     try:
-        values = yaml.safe_load(source)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name_or_path} is no valid YAML: {error}") from error
-    if not isinstance(values, dict) or not set(values) <= {*_PARTS, "extends"}:
-        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(_PARTS)} and nothing else")
-    for part in set(values) & set(_PARTS):
-        if not isinstance(values[part], dict):
-            raise ConfigError(f"{part} of {name_or_path} must be a mapping, got {values[part]!r}")
+        if Path(name_or_path).suffix in (".yaml", ".yml"):
+            with open(name_or_path, encoding="utf-8") as file:
+                source = file.read(MAX_CHARACTERS + 1)
+        elif str(name_or_path) in experiment_names():
+            source = (_PACKAGED / f"{name_or_path}.yaml").read_text(encoding="utf-8")
+        else:
+            raise ConfigError(
+                f"no experiment {str(name_or_path)!r}: the package has {', '.join(experiment_names())}; one of your "
+                "own is given as the path of a .yaml file"
+            )
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name_or_path} cannot be read ({error}): expected a file of UTF-8 text") from error
+    values = parse_yaml(source, str(name_or_path))
+    if not isinstance(values, dict) or not set(values) <= {*PARTS, "extends"}:
+        raise ConfigError(f"{name_or_path} must have the mappings {', '.join(PARTS)} and nothing else")
+    for part in set(values) & set(PARTS):
+        mapping(values, part, str(name_or_path))
     return values
-
-
-def _typed(name: str, value: Any, kind: Any) -> Any:
-    """The value as the field has it: tuples for lists, floats for whole numbers; else an error."""
-    wanted = set(str(kind).replace("|", " ").split())
-    if value is None and "None" in wanted:
-        return None
-    if str(kind).startswith("tuple") and isinstance(value, list | tuple):
-        return tuple(value)
-    if str(kind).startswith("dict") and isinstance(value, dict):
-        return value
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if "float" in wanted and number:
-        return float(value)
-    if "int" in wanted and number and isinstance(value, int):
-        if value < 0:
-            raise ConfigError(f"{name} must not be negative, got {value}")
-        return value
-    if ("str" in wanted or str(kind).startswith("Literal")) and isinstance(value, str):
-        return value
-    raise ConfigError(f"{name} must be of type {kind}, got {value!r}")
 
 
 def _choose(kind: str, name: str, choices: dict[str, dict[str, Any]]) -> dict[str, Any]:

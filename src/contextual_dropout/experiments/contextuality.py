@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import sites
-from contextual_dropout.metrics import predictive_log_likelihood
+from contextual_dropout.experiments.tasks import task_named
 from contextual_dropout.predict import predict
-from contextual_dropout.prediction import Prediction
 from contextual_dropout.randomness import isolated
 
 __all__ = ["contextuality", "drop_probabilities"]
 
+#: One tensor, or all that a model is called with.
+Inputs = Tensor | tuple[Tensor, ...]
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -23,7 +24,9 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MASK_DRAWS = 10
 
 
-def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, seed: int) -> dict[str, Any]:
+def contextuality(
+    model: nn.Module, x: Inputs, labels: Tensor, samples: int, seed: int, task: str = "classification"
+) -> dict[str, Any]:
     """The spread of keep probabilities over samples, masks and units, and what freezing them at their means costs.
 
     Later sites read what earlier masks left, so that their keep probabilities vary even for one input: that is the sd
@@ -31,18 +34,20 @@ def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, see
 
     Args:
         model: a network with sites.
-        x: inputs (B, ...).
-        labels: (B,).
+        x: inputs (B, ...), or several: what the model is called with.
+        labels: the targets of the task.
         samples: K of the predictions that are compared.
         seed: of masks and predictions.
+        task: what outputs mean, see :mod:`contextual_dropout.experiments.tasks`.
     """
     mean, over_masks = _over_masks(model, x, seed)
-    with isolated(seed, [x.device]):
-        frozen = freeze_context(model, x)
+    inputs, meaning = _inputs(x), task_named(task)
+    with isolated(seed, [inputs[0].device]):
+        frozen = freeze_context(model, *inputs)
     both = {}
     for name, each in (("contextual", model), ("frozen", frozen)):
-        logits = predict(each, x, samples=samples, seed=seed, task="regression").samples
-        both[name] = Prediction(logits.cpu().double().softmax(-1))
+        logits = predict(each, *inputs, samples=samples, seed=seed, task="regression").samples
+        both[name] = meaning.prediction(logits.cpu().double())
     return {
         "sites": {
             name: {
@@ -54,16 +59,18 @@ def contextuality(model: nn.Module, x: Tensor, labels: Tensor, samples: int, see
             }
             for name, keep in mean.items()
         },
-        "accuracy": {name: 100 * (each.label == labels).double().mean().item() for name, each in both.items()},
-        "log_likelihood": {
-            name: predictive_log_likelihood(each.samples, labels).mean().item() for name, each in both.items()
-        },
+        "accuracy": {name: 100 * meaning.accuracy(each.label, labels).mean().item() for name, each in both.items()},
+        "log_likelihood": {name: meaning.predictive(each.samples, labels).mean().item() for name, each in both.items()},
         "predictions_changed": (both["contextual"].label != both["frozen"].label).sum().item(),
         "examples": len(labels),
     }
 
 
-def _over_masks(model: nn.Module, x: Tensor, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _inputs(x: Inputs) -> tuple[Tensor, ...]:
+    return (x,) if isinstance(x, Tensor) else x
+
+
+def _over_masks(model: nn.Module, x: Inputs, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Mean and standard deviation over draws of the masks of each site's keep probabilities, (B, C)."""
     total = _drawn(model, x, seed)
     square = {name: keep.square() for name, keep in total.items()}
@@ -76,17 +83,24 @@ def _over_masks(model: nn.Module, x: Tensor, seed: int) -> tuple[dict[str, Tenso
     return mean, {name: value.clamp_min(0).sqrt() for name, value in variance.items()}
 
 
-def _drawn(model: nn.Module, x: Tensor, seed: int) -> dict[str, Tensor]:
-    with isolated(seed, [x.device]):
-        return {name: keep.cpu() for name, keep in keep_probabilities(model, x).items()}
+def _drawn(model: nn.Module, x: Inputs, seed: int) -> dict[str, Tensor]:
+    inputs = _inputs(x)
+    with isolated(seed, [inputs[0].device]):
+        return {name: keep.cpu() for name, keep in keep_probabilities(model, *inputs).items()}
 
 
-def drop_probabilities(model: nn.Module, x: Tensor, labels: Tensor, predicted: Tensor, seed: int) -> dict[str, Any]:
-    """Quantiles over samples of the mean drop probability of each site: all, right and wrong, and by class."""
+def drop_probabilities(
+    model: nn.Module, x: Inputs, labels: Tensor, predicted: Tensor, seed: int, task: str = "classification"
+) -> dict[str, Any]:
+    """Quantiles over samples of the mean drop probability of each site: all, right and wrong, and by class.
+
+    A soft answer is right if half of the people or more gave it; it has no class.
+    """
     keep = _drawn(model, x, seed)
-    right = predicted == labels
+    right = task_named(task).accuracy(predicted, labels) >= 0.5
     groups = {"all": torch.ones_like(right), "right": right, "wrong": ~right}
-    groups |= {f"class {label}": labels == label for label in sorted(set(labels.tolist()))}
+    if labels.ndim == 1:
+        groups |= {f"class {label}": labels == label for label in sorted(set(labels.tolist()))}
     levels = torch.tensor(_QUANTILES, dtype=torch.float64)
     return {
         "quantiles": list(_QUANTILES),

@@ -13,11 +13,14 @@ from torch import Tensor
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.evaluation import averaged, figures, noise_name
 from contextual_dropout.experiments.examples import load_examples
+from contextual_dropout.experiments.files import locked
 from contextual_dropout.experiments.results import Results
-from contextual_dropout.prediction import Prediction
+from contextual_dropout.prediction import MultilabelPrediction, Prediction
 
 __all__ = ["ensemble", "ensemble_records"]
 
+#: How many seconds to wait for another process that is at the same ensembles.
+PATIENCE = 3600.0
 _FIGURES = ("accuracy", "log_likelihood", "calibration_error")
 
 
@@ -34,27 +37,37 @@ def ensemble_records(configs: Iterable[RunConfig], results: Results, data_direct
     """
     written = []
     for name, group in itertools.groupby(sorted(configs, key=_group), key=_group):
-        done = [config for config in group if results.read(config) is not None]
-        found = {config.seed: results.predictions(config) for config in done}
-        kept = {seed: predictions for seed, predictions in found.items() if predictions is not None}
-        if not kept:
+        if not (results.work / name).exists():
             continue
-        config = done[0]
-        labels = load_examples(config, data_directory).test_y
-        noise = noise_name(config.noise_sd)
-        draws = [key for key in next(iter(kept.values())) if key.startswith(f"{noise}/")]
-        members = [[predictions[draw].samples for draw in draws] for predictions in kept.values()]
-        results.write_ensemble(
-            config,
-            {
-                "noise": noise,
-                "total_samples": config.samples,
-                "seeds": list(kept),
-                "members": {str(size): _of_size(members, size, labels) for size in range(1, len(kept) + 1)},
-            },
-        )
-        written.append(name)
+        with locked(results.work / name / "lock", PATIENCE):  # else one that saw fewer runs might write last
+            if _write_record(list(group), results, data_directory):
+                written.append(name)
     return written
+
+
+def _write_record(configs: list[RunConfig], results: Results, data_directory: Any) -> bool:
+    """That of one setting and method; whether there was anything to write."""
+    done = [config for config in configs if results.read(config) is not None]
+    found = {config.seed: results.predictions(config) for config in done}
+    kept = {seed: predictions for seed, predictions in found.items() if predictions is not None}
+    if not kept:
+        return False
+    config = done[0]
+    targets = load_examples(config, data_directory).test_y
+    noise = noise_name(config.noise_sd)
+    draws = [key for key in next(iter(kept.values())) if key.startswith(f"{noise}/")]
+    members = [[predictions[draw].samples for draw in draws] for predictions in kept.values()]
+    sizes = range(1, len(kept) + 1)
+    results.write_ensemble(
+        config,
+        {
+            "noise": noise,
+            "total_samples": config.samples,
+            "seeds": list(kept),
+            "members": {str(size): _of_size(members, size, targets, config.task) for size in sizes},
+        },
+    )
+    return True
 
 
 def ensemble(members: list[Tensor]) -> Tensor:
@@ -71,13 +84,15 @@ def ensemble(members: list[Tensor]) -> Tensor:
     return torch.cat([member[:share] for member, share in zip(members, shares, strict=True)])
 
 
-def _of_size(members: list[list[Tensor]], size: int, labels: Tensor) -> dict[str, Any]:
+def _of_size(members: list[list[Tensor]], size: int, targets: Tensor, task: str) -> dict[str, Any]:
     """The mean over all ensembles of this size, and their standard deviation in accuracy."""
+    kind = Prediction if task == "classification" else MultilabelPrediction
     results = []
     for chosen in itertools.combinations(members, size):
-        by_draw = [figures(Prediction(ensemble(list(samples))), labels) for samples in zip(*chosen, strict=True)]
+        by_draw = [figures(kind(ensemble(list(samples))), targets, task) for samples in zip(*chosen, strict=True)]
         results.append(averaged(by_draw))
-    mean: dict[str, Any] = {name: statistics.fmean(result[name] for result in results) for name in _FIGURES}
+    known = [name for name in _FIGURES if name in results[0]]
+    mean: dict[str, Any] = {name: statistics.fmean(result[name] for result in results) for name in known}
     deterministic = len(members[0][0]) == 1  # a test over as many samples as members would say nothing
     mean["pavpu"] = {
         threshold: statistics.fmean(result["pavpu"][threshold]["value"] for result in results)

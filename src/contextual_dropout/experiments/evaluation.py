@@ -13,18 +13,20 @@ from torch.nn.modules.dropout import _DropoutNd
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from contextual_dropout.data import noisy_copies
+from contextual_dropout.data.lookup import Lookup, noise_on_regions
+from contextual_dropout.data.noise import noise_generator
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.examples import Examples, normaliser
 from contextual_dropout.experiments.seeds import derived_seed
+from contextual_dropout.experiments.tasks import task_named
 from contextual_dropout.metrics import (
     OutOfDistribution,
     PAvPU,
     RiskCoverage,
     double_softmax_log_likelihood,
-    predictive_log_likelihood,
 )
 from contextual_dropout.predict import predict
-from contextual_dropout.prediction import Prediction
+from contextual_dropout.prediction import Classification
 from contextual_dropout.stochastic import Stochastic
 from contextual_dropout.streaming import predict_loader
 
@@ -37,6 +39,10 @@ __all__ = [
     "is_stochastic",
     "noise_levels",
     "noise_name",
+    "noisy_inputs",
+    "parts",
+    "point_labels",
+    "sampled",
 ]
 
 #: p-value thresholds of PAvPU.
@@ -45,13 +51,17 @@ THRESHOLDS = (0.01, 0.05, 0.1)
 TEST_NOISE_SEED = 0
 #: Other data sets have noise and masks of their own.
 OTHER_NOISE_SEED, OTHER_DRAW = 1, 1_000
+#: Metrics wait for no other process: the one that evaluates has all predictions.
+_ALONE: dict[str, Any] = {"sync_on_compute": False}
 #: Uncertainties of which a prediction has one per example.
-SCORES: dict[str, Callable[[Prediction], Tensor]] = {
+SCORES: dict[str, Callable[[Classification], Tensor]] = {
     "p_value": lambda prediction: prediction.p_value,
     "entropy": lambda prediction: prediction.entropy,
     "mutual_information": lambda prediction: prediction.mutual_information,
 }
-Predictions = dict[str, list[Prediction]]
+Predictions = dict[str, list[Classification]]
+#: A tensor (N, ...), or rows of a table.
+Input = Tensor | Lookup
 
 
 def is_stochastic(model: nn.Module) -> bool:
@@ -86,10 +96,12 @@ def evaluate(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[d
         predictions[noise_name(sd)] = []
         for draw, x in enumerate(noisy_inputs(examples.test_x, sd, config)):
             start = time.process_time()
-            prediction = sampled(model, x, config, draw)
+            prediction = sampled(model, x, config, draw, examples.test_beside)
             seconds += time.process_time() - start
-            point = (point_labels(model, x, config) == examples.test_y).double().mean().item()
-            results.append({"point_accuracy": 100 * point, **figures(prediction, examples.test_y)})
+            label = point_labels(model, x, config, examples.test_beside)
+            point = task_named(config.task).accuracy(label, examples.test_y).mean().item()
+            values = figures(prediction, examples.test_y, config.task)
+            results.append({"point_accuracy": 100 * point, **values, **_by_group(prediction, examples, config.task)})
             predictions[noise_name(sd)].append(prediction)
         result["test"][noise_name(sd)] = averaged(results)
     predicted = sum(len(each) for each in predictions.values()) * len(examples.test_x)
@@ -101,23 +113,38 @@ def evaluate(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[d
     return result, predictions
 
 
-def figures(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
+def figures(prediction: Classification, targets: Tensor, task: str = "classification") -> dict[str, Any]:
     """Accuracy and PAvPU in percent, log-likelihoods in nats; what needs several samples is None without them."""
-    correct = prediction.label == labels
-    samples, mean = prediction.samples, prediction.mean
+    correct = task_named(task).accuracy(prediction.label, targets)
+    several = len(prediction.samples) > 1
+    return {
+        "accuracy": 100 * correct.mean().item(),
+        "log_likelihood": task_named(task).predictive(prediction.samples, targets).mean().item(),
+        **(_of_classes(prediction, targets) if task == "classification" else {}),
+        "aurc_entropy": _aurc(prediction.entropy, correct),
+        "aurc_p_value": _aurc(prediction.p_value, correct) if several else None,
+        "pavpu": {f"{threshold:g}": _pavpu(prediction, correct, threshold) for threshold in THRESHOLDS if several},
+    }
+
+
+def _of_classes(prediction: Classification, labels: Tensor) -> dict[str, float]:
+    """What there is only for classes that exclude one another."""
+    mean = prediction.mean
     one_hot = torch.nn.functional.one_hot(labels, mean.shape[1])
-    values: dict[str, Any] = {
-        "accuracy": 100 * correct.double().mean().item(),
-        "log_likelihood": predictive_log_likelihood(samples, labels).mean().item(),
-        "double_softmax_log_likelihood": double_softmax_log_likelihood(samples, labels).mean().item(),
+    return {
+        "double_softmax_log_likelihood": double_softmax_log_likelihood(prediction.samples, labels).mean().item(),
         "brier": (mean - one_hot).square().sum(1).mean().item(),
         "calibration_error": 100 * multiclass_calibration_error(mean, labels, mean.shape[1], n_bins=15).item(),
-        "aurc_entropy": _aurc(prediction.entropy, correct),
     }
-    several = len(samples) > 1
-    values["aurc_p_value"] = _aurc(prediction.p_value, correct) if several else None
-    values["pavpu"] = {f"{threshold:g}": _pavpu(prediction, correct, threshold) for threshold in THRESHOLDS if several}
-    return values
+
+
+def _by_group(prediction: Classification, examples: Examples, task: str) -> dict[str, Any]:
+    """Accuracy in percent of every group of test examples, where there are groups."""
+    if examples.test_groups is None:
+        return {}
+    correct = task_named(task).accuracy(prediction.label, examples.test_y)
+    rows = {name: examples.test_groups == index for index, name in enumerate(examples.group_names)}
+    return {"accuracy_by_group": {name: 100 * correct[row].mean().item() for name, row in rows.items() if row.any()}}
 
 
 def averaged(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -135,55 +162,82 @@ def _mean_of(values: list[Any]) -> Any:
 
 
 @torch.no_grad()
-def point_labels(model: nn.Module, x: Tensor, config: RunConfig) -> Tensor:
+def point_labels(model: nn.Module, x: Input, config: RunConfig, beside: tuple[Tensor, ...] = ()) -> Tensor:
     """The labels of the point estimate, on the CPU."""
     device = next(model.parameters()).device
-    parts = torch.split(x, config.test_batch_size or max(len(x), 1))
-    return torch.cat([model.eval()(part.to(device)).argmax(1).cpu() for part in parts])
+    labels = [model.eval()(*(each.to(device) for each in part)).argmax(1).cpu() for part in parts(x, beside, config)]
+    return torch.cat(labels)
 
 
-def noisy_inputs(x: Tensor, sd: float, config: RunConfig, seed: int | None = None) -> Iterator[Tensor]:
+def noisy_inputs(x: Input, sd: float, config: RunConfig, seed: int | None = None) -> Iterator[Input]:
     """The fixed noisy copies of test inputs, as the network takes them."""
     normalise = normaliser(config)
     draws = config.noise_draws if sd > 0 else 1
-    return (normalise(copy) for copy in noisy_copies(x, sd, draws, TEST_NOISE_SEED if seed is None else seed))
+    seed = TEST_NOISE_SEED if seed is None else seed
+    if isinstance(x, Lookup):
+        return (_NoisyLookup(x, sd, seed, draw) for draw in range(draws))
+    return (normalise(copy) for copy in noisy_copies(x, sd, draws, seed))
 
 
-def sampled(model: nn.Module, x: Tensor, config: RunConfig, draw: int) -> Prediction:
+class _NoisyLookup(Lookup):
+    """With noise that depends on where a part begins: there may be too many inputs to have all at once."""
+
+    def __init__(self, lookup: Lookup, sd: float, seed: int, draw: int) -> None:
+        super().__init__(lookup.table, lookup.rows)
+        self.sd, self.seed, self.draw = sd, seed, draw
+
+    def __getitem__(self, part: slice) -> Tensor:
+        clean = super().__getitem__(part)
+        return noise_on_regions(clean, self.sd, noise_generator(self.seed, self.draw, part.start)) if self.sd else clean
+
+
+def parts(x: Input, beside: tuple[Tensor, ...], config: RunConfig) -> Iterator[tuple[Tensor, ...]]:
+    """What the network is called with, for as many examples as are predicted at a time."""
+    size = config.test_batch_size or max(len(x), 1)
+    for start in range(0, max(len(x), 1), size):
+        part = slice(start, start + size)
+        yield (x[part], *(each[part] for each in beside))
+
+
+def sampled(
+    model: nn.Module, x: Input, config: RunConfig, draw: int, beside: tuple[Tensor, ...] = ()
+) -> Classification:
     """K samples, on the CPU and in double precision: in single, a confident network gives a label probability 0."""
     options: Any = {
         "samples": config.samples if is_stochastic(model) else 1,
         "task": "regression",
     }  # logits as they are
     seed = derived_seed(config.seed, "prediction", draw)
+    batches = parts(x, beside, config)
     if config.test_batch_size is None:
-        logits = predict(model, x.to(next(model.parameters()).device), seed=seed, **options).samples
+        device = next(model.parameters()).device
+        logits = predict(model, *(each.to(device) for each in next(batches)), seed=seed, **options).samples
     else:
-        logits = predict_loader(model, torch.split(x, config.test_batch_size), seed=seed, **options).samples
-    return Prediction(logits.cpu().double().softmax(-1))
+        logits = predict_loader(model, batches, seed=seed, inputs=lambda part: part, **options).samples
+    return task_named(config.task).prediction(logits.cpu().double())
 
 
 def _aurc(uncertainty: Tensor, correct: Tensor) -> float:
-    metric = RiskCoverage()
+    metric = RiskCoverage(**_ALONE)
     metric.update(uncertainty, correct)
     return metric.compute().item()
 
 
-def _pavpu(prediction: Prediction, correct: Tensor, threshold: float) -> dict[str, float]:
-    metric = PAvPU(threshold)
+def _pavpu(prediction: Classification, correct: Tensor, threshold: float) -> dict[str, float]:
+    metric = PAvPU(threshold, **_ALONE)
     metric.update(prediction.p_value, correct)
     counts = ("accurate_certain", "accurate_uncertain", "inaccurate_certain", "inaccurate_uncertain")
     return {"value": 100 * metric.compute().item(), **{name: getattr(metric, name).item() for name in counts}}
 
 
-def _detection(inside: Prediction, outside: Prediction) -> dict[str, dict[str, float]]:
+def _detection(inside: Classification, outside: Classification) -> dict[str, dict[str, float]]:
     """AUROC and FPR95 by every score, in percent."""
     several = len(inside.samples) > 1
     result = {}
     for name, score in SCORES.items():
         if not several and name != "entropy":
             continue
-        metric = OutOfDistribution()
+        metric = OutOfDistribution(**_ALONE)
         metric.update(score(inside), torch.zeros(len(inside), dtype=torch.bool))
         metric.update(score(outside), torch.ones(len(outside), dtype=torch.bool))
         result[name] = {key: 100 * value.item() for key, value in metric.compute().items()}

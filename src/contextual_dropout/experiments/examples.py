@@ -22,11 +22,12 @@ from contextual_dropout.data.augment import (
     random_resized_crop,
 )
 from contextual_dropout.data.batches import Augment
+from contextual_dropout.data.lookup import Lookup
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.errors import ConfigError
+from contextual_dropout.experiments.errors import ConfigError, ExperimentError
 from contextual_dropout.experiments.methods import FLAT
 
-__all__ = ["Examples", "augmenter", "inputs_for", "load_examples", "normaliser"]
+__all__ = ["Examples", "augmenter", "images_of", "inputs_for", "load_examples", "normaliser"]
 
 
 def _resized_crop_and_flip(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -50,22 +51,30 @@ class Examples:
     """Inputs in [0, 1] without noise, and labels.
 
     Attributes:
-        x: training inputs, (N, D) or (N, C, H, W).
-        y: training labels (N,).
+        x: training inputs, (N, D), (N, C, H, W), or a lookup of image regions.
+        y: training labels (N,), or soft answers (N, 2, S).
         test_x: inputs to evaluate on, of the test set or the validation split.
         test_y: their labels.
         classes: names of the classes.
         sha256: of the training and test images and labels.
         ood: inputs of other data sets, by name.
+        beside: what else the network reads, in training: questions (N, T). No noise comes upon it.
+        test_beside: the same of the test examples.
+        test_groups: (N,), the group of every test example, if accuracies are wanted by group.
+        group_names: what the groups are called.
     """
 
-    x: Tensor
+    x: Tensor | Lookup
     y: Tensor
-    test_x: Tensor
+    test_x: Tensor | Lookup
     test_y: Tensor
     classes: tuple[str, ...]
     sha256: dict[str, str]
     ood: dict[str, Tensor] = field(default_factory=dict)
+    beside: tuple[Tensor, ...] = ()
+    test_beside: tuple[Tensor, ...] = ()
+    test_groups: Tensor | None = None
+    group_names: tuple[str, ...] = ()
 
 
 def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = None) -> Examples:
@@ -73,6 +82,10 @@ def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = 
 
     The test set is not touched when it asks for validation.
     """
+    from contextual_dropout.experiments.questions import QUESTION_DATA, load_question_examples
+
+    if config.data in QUESTION_DATA:
+        return load_question_examples(config, directory)
     train = load(config.data, "train", directory)
     if config.split == "validation":
         train, test = split_validation(train, min(config.validation_examples, len(train) // 4))
@@ -95,6 +108,13 @@ def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = 
 def inputs_for(config: RunConfig, images: LabelledImages) -> Tensor:
     """Pixels from 0 to 1 in the shape that the run's network takes."""
     return images.inputs() if config.network in FLAT else images.pixels()
+
+
+def images_of(x: Tensor | Lookup) -> Tensor:
+    """Test inputs that can be shown as images."""
+    if isinstance(x, Tensor):
+        return x
+    raise ExperimentError("the run reads questions on images: its inputs cannot be shown as images alone")
 
 
 def normaliser(config: RunConfig) -> Callable[[Tensor], Tensor]:

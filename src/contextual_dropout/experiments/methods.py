@@ -16,7 +16,7 @@ from contextual_dropout.conversion.convert import contextualize, sites
 from contextual_dropout.conversion.parameters import parameter_groups
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ConfigError
-from contextual_dropout.models import load_weights, mlp, resnet18, wide_resnet
+from contextual_dropout.models import load_weights, mcan, mlp, resnet18, vit, wide_resnet
 from contextual_dropout.objective import ELBO, Step
 from contextual_dropout.schedules import LinearWarmup
 
@@ -38,8 +38,16 @@ CONVERSIONS: dict[str, Callable[..., nn.Module]] = {
     "contextualize": contextualize,
 }
 #: Networks for images (C, H, W); those of :data:`FLAT` take flat inputs.
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "wide_resnet": wide_resnet, "resnet18": resnet18}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": mlp,
+    "wide_resnet": wide_resnet,
+    "resnet18": resnet18,
+    "vit": vit,
+    "mcan": mcan,
+}
 FLAT = ("mlp",)
+#: Networks that read words beside regions of an image.
+WITH_QUESTIONS = ("mcan",)
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
@@ -59,14 +67,22 @@ def build_model(config: RunConfig, shape: tuple[int, ...], classes: int, weights
         load_weights(plain, weights)
     model = convert(plain, **config.options)
     with torch.no_grad():
-        model.eval()(torch.zeros(1, *shape))  # lazy layers get their shapes
+        model.eval()(*_blank(config, shape))  # lazy layers get their shapes
     return model
+
+
+def _blank(config: RunConfig, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """An input that says nothing."""
+    x = torch.zeros(1, *shape)
+    return (x, torch.ones(1, 1, dtype=torch.long)) if config.network in WITH_QUESTIONS else (x,)
 
 
 def _plain(config: RunConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
     build = _choose("network", config.network, NETWORKS)
     if config.network in FLAT:
         return build(math.prod(shape), config.hidden, classes, config.p, **config.network_options)
+    if config.network in WITH_QUESTIONS:
+        return build(answers=classes, features=shape[-1], p=config.p, **config.network_options)
     return build(classes=classes, p=config.p, **config.network_options)
 
 
@@ -85,7 +101,7 @@ def build_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimize
     """Of the configuration's name, with learning rates of their own for encoders and priors where it has them."""
     options: dict[str, Any] = {"name": "adam", "lr": 1e-3} | config.optimizer
     build = _choose("optimizer", options.pop("name"), OPTIMIZERS)
-    for key in ("milestones", "factor"):
+    for key in ("milestones", "factor", "warmup_epochs"):
         options.pop(key, None)
     groups: dict[str, dict[str, Any]] = {
         name: {"lr": options.pop(f"{name}_lr")} for name in ("phi", "eta") if f"{name}_lr" in options
@@ -95,10 +111,14 @@ def build_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimize
 
 
 def rate_factor(config: RunConfig, epoch: int) -> float:
-    """What all learning rates are multiplied by in an epoch: ``factor`` for every milestone that has passed."""
+    """What all learning rates are multiplied by in an epoch: ``factor`` for every milestone that has passed.
+
+    In the first ``warmup_epochs`` they grow in equal steps up to the full rate.
+    """
+    warm: float = min(1.0, (epoch + 1) / max(1, config.optimizer.get("warmup_epochs", 1)))
     passed = sum(epoch >= milestone for milestone in config.optimizer.get("milestones", ()))
     factor: float = config.optimizer.get("factor", 0.1)
-    return math.pow(factor, passed)
+    return warm * math.pow(factor, passed)
 
 
 def _choose(kind: str, name: str, choices: dict[str, Choice]) -> Choice:

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError
-from contextual_dropout.experiments.files import read_json, replace_file, write_json
-from contextual_dropout.prediction import Prediction
+from contextual_dropout.experiments.files import read_json, remove_leftovers, write_json, write_tensors
+from contextual_dropout.experiments.tasks import task_named
+from contextual_dropout.prediction import Classification
 
 __all__ = ["PREDICTIONS", "Results"]
 
@@ -42,7 +42,7 @@ class Results:
         path = self.path(config)
         if not path.exists():
             return None
-        record: dict[str, Any] = read_json(path)
+        record = _record(path)
         return record if record.get("digest") == config.digest else None
 
     def write(self, config: RunConfig, record: dict[str, Any]) -> None:
@@ -50,27 +50,32 @@ class Results:
         write_json(self.path(config), record)
 
     def write_ensemble(self, config: RunConfig, record: dict[str, Any]) -> None:
-        """Keep the record of the ensembles of this run and its like."""
-        write_json(self.path(config).with_name("ensemble.json"), record)
+        """Keep the record of the ensembles of this run and its like; the caller knows that no other is at it."""
+        path = self.path(config).with_name("ensemble.json")
+        remove_leftovers(path)
+        write_json(path, record)
 
     def all(self, experiment: str) -> Iterator[dict[str, Any]]:
         """Every record of an experiment, by setting, method and seed."""
         for path in sorted((self.records / experiment).glob("*/*/seed-*.json")):
-            yield read_json(path)
+            yield _record(path)
 
-    def write_predictions(self, config: RunConfig, predictions: dict[str, list[Prediction]]) -> None:
-        """Keep samples as log-probabilities in half precision, (K, N, C) for every noise level and draw."""
+    def write_predictions(self, config: RunConfig, predictions: dict[str, list[Classification]]) -> None:
+        """Keep samples as logits in half precision, (K, N, C) for every noise level and draw."""
         tensors = {
-            f"{name}/{draw}": prediction.samples.log().clamp_min(_SMALLEST).to(torch.float16)
+            f"{name}/{draw}": task_named(config.task).logits(prediction.samples).to(torch.float16)
             for name, draws in predictions.items()
             for draw, prediction in enumerate(draws)
         }
-        with replace_file(self._predictions(config)) as temporary:
-            save_file(tensors, temporary, {"digest": config.digest})
+        write_tensors(self._predictions(config), tensors, {"digest": config.digest})
 
-    def predictions(self, config: RunConfig) -> dict[str, Prediction] | None:
-        """What exactly this run predicted, by "noise level/draw"; None where that was not kept."""
-        path = self._predictions(config)
+    def predictions(self, config: RunConfig) -> dict[str, Classification] | None:
+        """What exactly this run predicted, by "noise level/draw"; None where that was not kept.
+
+        Raises:
+            ExperimentError: the file is damaged.
+        """
+        path, task = self._predictions(config), task_named(config.task)
         if not path.exists():
             return None
         try:
@@ -78,13 +83,18 @@ class Results:
                 if (file.metadata() or {}).get("digest") != config.digest:
                     return None
                 kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
-        except SafetensorError as error:
+            if not all(values.isfinite().all() for values in kept.values()):
+                raise ValueError("it has logits that are no numbers")
+            return {name: task.prediction(values.double()) for name, values in kept.items()}
+        except (SafetensorError, ValueError) as error:
             raise ExperimentError(f"{path} is damaged ({error}): delete it and the record to repeat the run") from error
-        return {name: Prediction(values.double().softmax(-1)) for name, values in kept.items()}
 
     def _predictions(self, config: RunConfig) -> Path:
         return self.work / config.name / PREDICTIONS
 
 
-#: The logarithm of a probability that half precision still has.
-_SMALLEST = -60_000.0
+def _record(path: Path) -> dict[str, Any]:
+    record = read_json(path)
+    if not isinstance(record, dict):
+        raise ExperimentError(f"{path} is no record of a run: delete it to have it made again")
+    return record

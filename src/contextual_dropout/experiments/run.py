@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,19 @@ from contextual_dropout.conversion.parameters import count_parameters
 from contextual_dropout.encoder import GlobalLogits
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.contextuality import contextuality, drop_probabilities
+from contextual_dropout.experiments.curves import curves_path, write_curves
 from contextual_dropout.experiments.errors import NotReady
-from contextual_dropout.experiments.evaluation import Predictions, evaluate, noise_name, noisy_inputs
+from contextual_dropout.experiments.evaluation import Predictions, evaluate, noise_name, noisy_inputs, parts
 from contextual_dropout.experiments.examples import Examples, load_examples
 from contextual_dropout.experiments.files import locked, remove_leftovers
 from contextual_dropout.experiments.networks import FILE, save_network
+from contextual_dropout.experiments.processes import fabric_for, on_first
 from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.results import PREDICTIONS, Results
 from contextual_dropout.experiments.seeds import derived_seed
-from contextual_dropout.experiments.training import CHECKPOINT, train
+from contextual_dropout.experiments.training import CHECKPOINT, Trained, train
 
-__all__ = ["run"]
+__all__ = ["missing_start", "run"]
 
 #: What a run keeps in its folder.
 FILES = (CHECKPOINT, FILE, PREDICTIONS)
@@ -33,7 +36,6 @@ FILES = (CHECKPOINT, FILE, PREDICTIONS)
 def run(
     config: RunConfig,
     results: Results,
-    *,
     data_directory: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] = lambda epoch: None,
 ) -> dict[str, Any]:
@@ -45,51 +47,76 @@ def run(
         data_directory: where the data are, if not in the usual places.
         progress: is called with the number of epochs done.
 
+    Returns:
+        The record, on every one of the processes that train together.
+
     Raises:
         Busy: another process works on this run.
     """
+    fabric = fabric_for(config)
     directory = results.work / config.name
-    with locked(directory / "lock"):
-        for path in (results.path(config), *(directory / name for name in FILES)):
-            remove_leftovers(path)
-        done = results.read(config)
+    with ExitStack() as stack:
+        done = on_first(fabric, lambda: _begin(config, results, stack))
         if done is not None:
             return done
-        origin = provenance()
+        provenance()  # of the code that begins
+        if (missing := missing_start(config, results)) is not None:
+            raise missing
         examples = load_examples(config, data_directory)
-        trained = train(config, examples, directory, progress, weights=_weights(config, results))
-        evaluation, predictions = evaluate(trained.model, config, examples)
-        steps = config.epochs * -(-len(examples.x) // config.batch_size)
-        record = {
-            "config": config.to_dict(),
-            "digest": config.digest,
-            "provenance": {**origin, "commits": trained.commits},
-            "data": {"sha256": examples.sha256, "train": len(examples.x), "test": len(examples.test_x)},
-            "parameters": count_parameters(trained.model),
-            "cost": {
-                "train_cpu_seconds": round(trained.cpu_seconds, 3),
-                "train_wall_seconds": round(trained.wall_seconds, 3),
-                "step_cpu_ms": round(1e3 * trained.cpu_seconds / max(steps, 1), 4),
-                "predict_cpu_ms_per_example": round(evaluation.pop("predict_ms_per_example"), 5),
-            },
-            "history": trained.history,
-            **evaluation,
-            **_of_sites(trained.model, config, examples, predictions),
-        }
-        save_network(directory, trained.model, config, tuple(examples.x.shape[1:]), examples.classes)
-        results.write_predictions(config, predictions)
-        results.write(config, record)
-        return record
+        trained = train(config, examples, directory, progress, weights=_start(config, results), fabric=fabric)
+        return on_first(fabric, lambda: _measure(trained, config, results, examples))
 
 
-def _weights(config: RunConfig, results: Results) -> Path | None:
-    """The trained network that the run goes on with."""
+def _begin(config: RunConfig, results: Results, stack: ExitStack) -> dict[str, Any] | None:
+    """Lock the run, clear away what killed processes left, and read the record if there is one."""
+    directory = results.work / config.name
+    stack.enter_context(locked(directory / "lock"))
+    for path in (results.path(config), curves_path(results, config), *(directory / name for name in FILES)):
+        remove_leftovers(path)
+    return results.read(config)
+
+
+def _measure(trained: Trained, config: RunConfig, results: Results, examples: Examples) -> dict[str, Any]:
+    """Evaluate; write network, predictions and their curves, then the record, which says that all is there."""
+    directory = results.work / config.name
+    evaluation, predictions = evaluate(trained.model, config, examples)
+    steps = config.epochs * -(-len(examples.x) // config.batch_size)
+    record = {
+        "config": config.to_dict(),
+        "digest": config.digest,
+        "provenance": {**provenance(), "commits": trained.commits},
+        "data": {"sha256": examples.sha256, "train": len(examples.x), "test": len(examples.test_x)},
+        "parameters": count_parameters(trained.model),
+        "cost": {
+            "train_cpu_seconds": round(trained.cpu_seconds, 3),
+            "train_wall_seconds": round(trained.wall_seconds, 3),
+            "step_cpu_ms": round(1e3 * trained.cpu_seconds / max(steps, 1), 4),
+            "predict_cpu_ms_per_example": round(evaluation.pop("predict_ms_per_example"), 5),
+        },
+        "history": trained.history,
+        **evaluation,
+        **_of_sites(trained.model, config, examples, predictions),
+    }
+    save_network(directory, trained.model, config, tuple(examples.x.shape[1:]), examples.classes)
+    results.write_predictions(config, predictions)
+    write_curves(results, config, predictions[noise_name(config.noise_sd)], examples.test_y)
+    results.write(config, record)
+    return record
+
+
+def missing_start(config: RunConfig, results: Results) -> NotReady | None:
+    """Says that the network which the run goes on with is not there."""
+    path = _start(config, results)
+    if path is None or path.exists():
+        return None
+    return NotReady(f"{config.name} starts from {path.parent}, which is not trained yet: do that run first")
+
+
+def _start(config: RunConfig, results: Results) -> Path | None:
+    """Where the trained network is that the run goes on with."""
     if config.start_from is None:
         return None
-    path = results.work / config.start_from.format(experiment=config.experiment, seed=config.seed) / FILE
-    if not path.exists():
-        raise NotReady(f"{config.name} starts from {path.parent}, which is not trained yet: do that run first")
-    return path
+    return results.work / config.start_from.format(experiment=config.experiment, seed=config.seed) / FILE
 
 
 def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictions: Predictions) -> dict[str, Any]:
@@ -97,11 +124,12 @@ def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictio
     found = sites(model)
     if not found:
         return {}
-    count = config.test_batch_size or len(examples.test_y)
-    x = next(noisy_inputs(examples.test_x[:count], config.noise_sd, config)).to(next(model.parameters()).device)
-    y, label = examples.test_y[:count], predictions[noise_name(config.noise_sd)][0].label[:count]
+    noisy = next(noisy_inputs(examples.test_x, config.noise_sd, config))
+    inputs = next(parts(noisy, examples.test_beside, config))
+    x = tuple(each.to(next(model.parameters()).device) for each in inputs)
+    y, label = examples.test_y[: len(x[0])], predictions[noise_name(config.noise_sd)][0].label[: len(x[0])]
     seed = derived_seed(config.seed, "prediction")
-    result = {"drop_probabilities": drop_probabilities(model, x, y, label, seed)}
+    result = {"drop_probabilities": drop_probabilities(model, x, y, label, seed, config.task)}
     if not any(isinstance(site.encoder, GlobalLogits) for site in found.values()):
-        result["contextuality"] = contextuality(model, x, y, config.samples, seed)
+        result["contextuality"] = contextuality(model, x, y, config.samples, seed, config.task)
     return result

@@ -12,12 +12,12 @@ __all__ = ["derived_seed"]
 _PURPOSES = ("masks", "batches", "prediction")
 
 
-def derived_seed(seed: int, purpose: str, index: int = 0) -> int:
-    """A seed for one purpose and epoch, unrelated to the others.
+def derived_seed(seed: int, purpose: str, index: int = 0, rank: int = 0) -> int:
+    """A seed for one purpose, epoch and process, unrelated to the others.
 
     Example:
         >>> derived_seed(0, "masks", 3) == derived_seed(0, "masks", 3) != derived_seed(0, "batches", 3)
         True
     """
-    sequence = np.random.SeedSequence((seed, _PURPOSES.index(purpose), index))
+    sequence = np.random.SeedSequence((seed, _PURPOSES.index(purpose), index, rank))
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))

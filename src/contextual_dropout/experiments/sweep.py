@@ -6,20 +6,21 @@ import multiprocessing
 import os
 import queue
 import signal
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from contextual_dropout.data import DataError
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError, NotReady
+from contextual_dropout.experiments.processes import end_with, launch, under_torchrun
 from contextual_dropout.experiments.results import Results
+from contextual_dropout.experiments.run import run
 
 #: A killed worker (out of memory?) ends its pool; runs resume from their checkpoints in a new one, so often.
 MOST_POOLS = 5
@@ -61,7 +62,8 @@ def sweep(
 ) -> list[Failure]:
     """Do all runs that are not done, in their order, ``processes`` at a time with one thread each.
 
-    A run that fails, and one that another sweep is working on, is passed over; the others go on.
+    A run that fails, and one that another sweep is working on, is passed over; the others go on. Processes that
+    torchrun started do the runs together, one after the other, and end at the first failure.
 
     Returns:
         What failed.
@@ -70,6 +72,11 @@ def sweep(
     configs = list(configs)
     todo = [config for config in configs if results.read(config) is None]
     watcher.planned(todo, len(configs) - len(todo))
+    if under_torchrun():
+        end_with(os.getppid())
+        for config in todo:
+            watcher.finished(config, run(config, results, data_directory, partial(watcher.epoch, config)))
+        return []
     failures: list[Failure] = []
     fruitless = 0
     while todo:
@@ -176,19 +183,12 @@ def _begin(news: Any, parent: int) -> None:
     _news = news
     news.cancel_join_thread()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with(parent)
     torch.set_num_threads(1)
     provenance()
 
 
-def _end_with(parent: int) -> None:
-    """A killed parent leaves its children to another process; what they do would then be nobody's."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
 def _work(config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None) -> dict[str, Any]:
-    from contextual_dropout.experiments.run import run
-
-    return run(config, results, data_directory=data_directory, progress=lambda epoch: _news.put((config, epoch)))
+    if config.devices > 1:
+        return launch(config, results, data_directory, _news)
+    return run(config, results, data_directory, lambda epoch: _news.put((config, epoch)))

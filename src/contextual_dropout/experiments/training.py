@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from contextual_dropout.conversion.convert import sites
-from contextual_dropout.data import Batches, noisy_copies
+from contextual_dropout.data import Batches, gaussian_noise
+from contextual_dropout.data.lookup import Lookup, noise_on_regions
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.evaluation import point_labels
+from contextual_dropout.experiments.evaluation import noisy_inputs, point_labels
 from contextual_dropout.experiments.examples import Examples, augmenter, normaliser
 from contextual_dropout.experiments.files import load_tensors, replace_file
 from contextual_dropout.experiments.methods import build_model, build_objective, build_optimizer, rate_factor
+from contextual_dropout.experiments.processes import fabric_for, share
 from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.seeds import derived_seed
+from contextual_dropout.experiments.tasks import task_named
 
 __all__ = ["CHECKPOINT", "Trained", "train"]
 
@@ -58,11 +60,15 @@ class Training:
         self.normalise = normaliser(config)
         self.batches = Batches(
             examples.x.to(fabric.device),
-            examples.y.to(fabric.device),
+            torch.arange(len(examples.x), device=fabric.device),
             config.batch_size,
             config.noise_sd,
             augmenter(config),
+            noise_on_regions if isinstance(examples.x, Lookup) else gaussian_noise,
         )
+        self.targets = examples.y.to(fabric.device)
+        self.beside = [each.to(fabric.device) for each in examples.beside]
+        self.log_likelihood = task_named(config.task).log_likelihood
         self.objective = build_objective(config, self.model, len(examples.x), len(self.batches))
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
@@ -73,41 +79,48 @@ class Training:
         """One pass over the data; randomness comes from the seed and the number of the epoch."""
         wall, cpu = time.perf_counter(), time.process_time()
         seed = self.config.seed
-        torch.manual_seed(derived_seed(seed, "masks", self.epoch))
+        torch.manual_seed(derived_seed(seed, "masks", self.epoch, self.fabric.global_rank))
         generator = torch.Generator(self.fabric.device).manual_seed(derived_seed(seed, "batches", self.epoch))
         factor = rate_factor(self.config, self.epoch)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = factor * rate
         self.model.train()
         sums = torch.zeros(2, device=self.fabric.device)
-        for index, (x, y) in enumerate(self.batches.epoch(generator)):
-            sums += self._step(self.normalise(x), y, index)
-        likelihood, divergence = sums.tolist()
+        for index, (x, rows) in enumerate(self.batches.epoch(generator)):
+            part, weight = share(len(rows), self.fabric.global_rank, self.fabric.world_size)
+            rows = rows[part]
+            inputs = (self.normalise(x[part]), *(each.index_select(0, rows) for each in self.beside))
+            sums += self._step(inputs, self.targets.index_select(0, rows), index, weight)
+        likelihood, divergence, seconds = self._sum_over_processes(*sums.tolist(), time.process_time() - cpu)
         self.epoch += 1
-        self.cpu_seconds += time.process_time() - cpu
+        self.cpu_seconds += seconds
         self.wall_seconds += time.perf_counter() - wall
         if self.epoch % self.config.evaluate_every == 0 or self.epoch == self.config.epochs:
             count = len(self.examples.x)
             self._note(likelihood / count, divergence / count)
 
-    def _step(self, x: Tensor, y: Tensor, index: int) -> Tensor:
+    def _step(self, inputs: tuple[Tensor, ...], targets: Tensor, index: int, weight: float) -> Tensor:
         """One batch; a step of the optimizer after every ``accumulate`` of them. The batch's log-likelihood and KL."""
-        step = self.objective(lambda: -F.cross_entropy(self.model(x), y, reduction="none"))
+        step = self.objective(lambda: self.log_likelihood(self.model(*inputs), targets))
         accumulate = self.config.accumulate
         last = (index + 1) % accumulate == 0 or index + 1 == len(self.batches)
         with self.fabric.no_backward_sync(self.model, enabled=not last) if accumulate > 1 else nullcontext():
-            self.fabric.backward(step.loss / accumulate if accumulate > 1 else step.loss)
+            self.fabric.backward(step.loss * (weight / accumulate))
         if last:
             self.optimizer.step()
             self.optimizer.zero_grad()
-        return torch.stack([step.log_likelihood.sum(), step.kl.sum()])
+        return torch.stack([step.log_likelihood.sum(), step.kl.sum()]) * (weight > 0)
+
+    def _sum_over_processes(self, *values: float) -> list[float]:
+        total = self.fabric.all_reduce(torch.tensor(values, device=self.fabric.device), reduce_op="sum")
+        return total.tolist()  # type: ignore[union-attr]
 
     @torch.no_grad()
     def _note(self, log_likelihood: float, kl: float) -> None:
         """A point of the learning curve. Nothing is chosen by it."""
-        x = next(noisy_copies(self.examples.test_x, self.config.noise_sd, 1, CURVE_SEED))
-        label = point_labels(self.model, self.normalise(x), self.config)
-        accuracy = (label == self.examples.test_y).float().mean().item()
+        x = next(noisy_inputs(self.examples.test_x, self.config.noise_sd, self.config, CURVE_SEED))
+        label = point_labels(self.model.module, x, self.config, self.examples.test_beside)
+        accuracy = task_named(self.config.task).accuracy(label, self.examples.test_y).mean().item()
         priors = [round(site.prior_keep_probability.item(), 5) for site in sites(self.model).values()]
         self.history.append(
             {
@@ -166,12 +179,12 @@ def train(
         directory: where the checkpoint is.
         progress: is called with the number of epochs done.
         weights: of the plain network, to start from.
-        fabric: device and processes; the CPU without it.
+        fabric: device and processes; those that the run is for without it.
 
     Returns:
         The network in eval mode.
     """
-    fabric = fabric or Fabric(accelerator="auto", devices=1, precision=config.precision)  # type: ignore[arg-type]
+    fabric = fabric or fabric_for(config)
     training = Training(config, examples, fabric, weights)
     checkpoint = directory / CHECKPOINT
     state = load_tensors(checkpoint) if checkpoint.exists() else None
@@ -193,5 +206,6 @@ def train(
 
 
 def _save(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
-    with replace_file(path) as temporary:
-        fabric.save(os.fspath(temporary), state)
+    """All processes call it, the first one writes."""
+    with replace_file(path) if fabric.is_global_zero else nullcontext(path) as target:
+        fabric.save(os.fspath(target), state)
