@@ -8,6 +8,7 @@ from contextual_dropout.demo import SHOWN, digits_figure, results_table
 from contextual_dropout.experiments.config import load_experiment
 from contextual_dropout.experiments.run import run
 from contextual_dropout.report import summarise
+from contextual_dropout.report.methods import label_of
 from tests.experiments.tiny import folders
 
 
@@ -16,7 +17,7 @@ def test_demo(tmp_path: Path) -> None:
     configs = [load_experiment("digits").run("noisy", method, 0, "demo", epochs=1) for method in SHOWN]
     records = [run(config, results) for config in configs]
     table = results_table(summarise(results, "digits"))
-    assert [row[0] for row in table.rows] == ["MC Bernoulli", "Contextual Bernoulli"]
+    assert [row[0] for row in table.rows] == ["MC dropout", label_of(records[1]["config"])]
     assert table.rows[0][1].startswith(f"{records[0]['test']['noise-0.5']['accuracy']:.2f}")
     figure = digits_figure(results, configs)
     assert len(figure.axes) == 4 * 3

@@ -17,12 +17,11 @@ from contextual_dropout.cli.progress import Bars
 from contextual_dropout.data import noisy_copies
 from contextual_dropout.experiments.config import RunConfig, load_experiment
 from contextual_dropout.experiments.evaluation import TEST_NOISE_SEED, noise_name
-from contextual_dropout.experiments.examples import load_examples
+from contextual_dropout.experiments.examples import images_of, load_examples
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.sweep import sweep
 from contextual_dropout.report import Table, summarise, to_rich
 from contextual_dropout.report.figures import comparison, examples, telling_examples
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import ACCURACY, LOG_LIKELIHOOD, PAVPU_05
 from contextual_dropout.report.summary import Summary
 from contextual_dropout.report.table import of_seeds
@@ -55,22 +54,22 @@ def main(folder: Path = Path("runs/demo")) -> None:
 def results_table(summary: Summary) -> Table:
     """Accuracy and PAvPU in percent, log-likelihood in nats, mean and standard deviation over seeds."""
     metrics = (ACCURACY, PAVPU_05, LOG_LIKELIHOOD)
-    rows = tuple(
-        (label(method), *(of_seeds(summary.test(SETTING, method, metric), metric.decimals) for metric in metrics))
-        for method in summary.methods(SETTING)
-    )
+    rows = []
+    for method in summary.methods(SETTING):
+        figures = (of_seeds(summary.test(SETTING, method, metric), metric.decimals) for metric in metrics)
+        rows.append((summary.label(SETTING, method), *figures))
     notes = (
         "mean ± sd over seeds, each of them the mean over five draws of the test noise",
         "PAvPU(.05): the share that is certain (the top class stands out at p < .05) and right, or uncertain and wrong",
     )
-    return Table("Noisy digits", ("dropout", *(metric.label for metric in metrics)), rows, notes)
+    return Table("Noisy digits", ("dropout", *(metric.label for metric in metrics)), tuple(rows), notes)
 
 
 def digits_figure(results: Results, configs: list[RunConfig]) -> Figure:
     """Digits that tell the methods apart, from the predictions that the runs kept."""
     config = configs[0]
     data = load_examples(config)
-    x = next(noisy_copies(data.test_x, config.noise_sd, 1, TEST_NOISE_SEED))
+    x = next(noisy_copies(images_of(data.test_x), config.noise_sd, 1, TEST_NOISE_SEED))
     predictions = {}
     for each in configs:
         kept = results.predictions(each)

@@ -8,6 +8,7 @@ from typing import Any
 
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.results import Results
+from contextual_dropout.report.methods import CONTEXTUAL, baselines
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SITES = ("0", "3", "6")
@@ -143,11 +144,13 @@ def write_ensemble(root: Results, setting: str, method: str, value: dict[str, An
     path.write_text(json.dumps(value))
 
 
+#: All that are compared.
+METHODS = [*baselines(added=True), *CONTEXTUAL]
+
+
 def write_all(root: Results) -> None:
     """All ten methods, three seeds, both settings, ensembles of the noisy one."""
-    from contextual_dropout.report.methods import LABELS
-
-    for place, method in enumerate(LABELS):
+    for place, method in enumerate(METHODS):
         deterministic = method == "gating"
         for seed, shift in enumerate((-0.1, 0.0, 0.2)):
             for setting, base in (("noisy", 86.0), ("original", 98.0)):

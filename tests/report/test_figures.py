@@ -24,10 +24,10 @@ from contextual_dropout.report.figures import (
     learning_curves,
     telling_examples,
 )
-from contextual_dropout.report.methods import LABELS, label
+from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import ACCURACY
 from contextual_dropout.report.summary import Summary
-from tests.report.records import ensemble, record, write, write_ensemble
+from tests.report.records import METHODS, ensemble, record, write, write_ensemble
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def test_ensembles(summary: Summary) -> None:
     assert [axes.get_title(loc="left") for axes in (accuracy, pavpu, likelihood)] == [
         *("Accuracy", "PAvPU(.05)", "Log-likelihood")
     ]
-    assert [each.get_label() for each in accuracy.lines] == list(LABELS.values())
-    np.testing.assert_allclose(line(accuracy, "MC Bernoulli").get_xydata(), [[1, 86.25], [2, 86.5], [3, 86.75]])
+    assert [each.get_label() for each in accuracy.lines] == [label(method) for method in METHODS]
+    np.testing.assert_allclose(line(accuracy, "MC dropout").get_xydata(), [[1, 86.25], [2, 86.5], [3, 86.75]])
     assert "Gating" not in [each.get_label() for each in pavpu.lines]
     assert accuracy.get_xlabel() == "members"
 
@@ -129,7 +129,7 @@ def test_examples_show_what_was_predicted() -> None:
     assert len(figure.axes) == 6
     assert figure.axes[3].get_title() == "truth: b"
     answer = "abc"[int(predictions["concrete"].label[3])]
-    assert figure.axes[1].get_title().startswith(f"Concrete: {answer}, p = ")
+    assert figure.axes[1].get_title().startswith(f"Concrete: {answer}\np = ")
     median = figure.axes[1].lines[4]  # whiskers, caps, then the first median
     assert median.get_ydata()[0] == pytest.approx(predictions["concrete"].samples[:, 3, 0].median().item())
 

@@ -31,7 +31,7 @@ app = typer.Typer(
 Try `contextual-dropout reproduce mnist --preset quick` (some minutes), then `contextual-dropout table mnist-quick`.
 Runs that are done are not repeated; a command that was interrupted goes on where it stopped.""",
 )
-console = Console()
+console = Console(quiet=os.environ.get("RANK", "0") != "0")  # of processes that train together, the first one speaks
 
 
 @app.command("list")
@@ -106,6 +106,12 @@ def reproduce(
         Path | None, typer.Option(help="The page to write; RESULTS-<experiment>.md beside the records without it.")
     ] = None,
     data: DataDirectory = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="slurm: each run is a job there (submitit). local: a process of its own here.")
+    ] = None,
+    job: Annotated[
+        list[str] | None, typer.Option(help="For the cluster, e.g. slurm_partition=gpu or timeout_min=240; repeat.")
+    ] = None,
 ) -> None:
     """Do all runs of an experiment, then write its tables and figures.
 
@@ -114,17 +120,24 @@ def reproduce(
     """
     from contextual_dropout.cli.progress import Bars
     from contextual_dropout.experiments.config import load_experiment
+    from contextual_dropout.experiments.curves import curve_records
     from contextual_dropout.experiments.ensembles import ensemble_records
     from contextual_dropout.experiments.results import Results
     from contextual_dropout.experiments.sweep import sweep
 
+    if cluster is not None:
+        from contextual_dropout.experiments.cluster import cluster_sweep, executor_for
     loaded = load_experiment(experiment)
     configs = list(loaded.runs(preset or next(iter(loaded.presets))))
     results = Results(records, work)
     with Bars(console) as bars:
-        failures = sweep(
-            configs, results, processes=processes or os.cpu_count() or 1, data_directory=data, watcher=bars
-        )
+        if cluster is None:
+            processes = processes or os.cpu_count() or 1
+            failures = sweep(configs, results, processes=processes, data_directory=data, watcher=bars)
+        else:
+            executor = executor_for(cluster, work / "jobs", parse_assignments(job or []))
+            failures = cluster_sweep(configs, results, executor, data_directory=data, watcher=bars)
+    curve_records(configs, results, data)
     ensembles = ensemble_records(configs, results, data)
     groups = len({(config.setting, config.method) for config in configs})
     if len(ensembles) < groups:
@@ -186,6 +199,72 @@ def predict(
     from contextual_dropout.cli.predictions import prediction_table
 
     console.print(prediction_table(network, images or [], count, samples, noise, threshold, data))
+
+
+@app.command()
+def inspect(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, e.g. runs/mnist/noisy/*/seed-0.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for PNG and SVG files.", file_okay=False)
+    ] = Path("figures"),
+    count: Annotated[int, typer.Option(help="Images in a figure.", min=1, max=40)] = 8,
+    noise: Annotated[float | None, typer.Option(help="Noise on test images; as in training without it.", min=0)] = None,
+    data: DataDirectory = None,
+) -> None:
+    """Draw the most uncertain test images of trained networks, and Q-Q plots of what their t-tests take for normal."""
+    from contextual_dropout.cli.inspection import inspect_runs
+
+    inspect_runs(runs, output, count, noise, data, console)
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Experiments by name (mnist, mnist-quick) or a part of one (mnist/noisy), folders of runs "
+            "(runs/mnist/noisy/*/seed-0), or folders that hold `records` and `work` (runs/demo)."
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the page, index.html.", file_okay=False)
+    ] = Path("report"),
+    records: Records = Path("experiments/results"),
+    work: Work = Path("runs"),
+    data: DataDirectory = None,
+) -> None:
+    """Write one HTML page of tables, interactive figures and a gallery of examples; it needs no network.
+
+    It only reads. Where kept predictions or the data set are missing, what needs them is left out; the page says so.
+
+    Example: `contextual-dropout report mnist -o report`
+    """
+    from contextual_dropout.cli.reporting import report_runs
+    from contextual_dropout.experiments.results import Results
+
+    report_runs(runs, output, Results(records, work), data, console)
+
+
+@app.command()
+def serve(
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="Folder of a finished run; without it, the digits of `make demo`.")
+    ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a run to compare with; without it, mc-bernoulli of the same experiment and seed."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)] = 8000,
+    threshold: Annotated[float, typer.Option(help="Certain: p-value below it.", min=1e-6, max=0.5)] = 0.05,
+) -> None:
+    """Open a page on which a trained network answers live: draw a digit or drop an image, and add noise.
+
+    Example: `contextual-dropout serve runs/mnist/noisy/contextual-bernoulli/seed-0`
+    """
+    from contextual_dropout.cli.serving import serve_network
+
+    serve_network(checkpoint, beside, host, port, threshold, console)
 
 
 @app.command("data")

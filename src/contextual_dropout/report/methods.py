@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-__all__ = ["ADDED", "CONTEXTUAL", "LABELS", "baselines", "label", "ordered"]
+__all__ = ["ADDED", "CONTEXTUAL", "LABELS", "REFERENCES", "baselines", "label", "label_of", "ordered"]
 
 #: In the order of the tables.
 LABELS = {
-    "mc-bernoulli": "MC Bernoulli",
+    "no-dropout": "No dropout",
+    "mc-bernoulli": "MC dropout",
+    "mc-bernoulli-0.05": "MC dropout, 0.05",
     "mc-gaussian": "MC Gaussian",
     "concrete": "Concrete",
     "bayes-by-backprop": "Bayes by Backprop",
     "gating": "Gating",
     "gating-dropout": "Gating + dropout",
-    "mc-bernoulli-tuned": "Tuned MC Bernoulli",
-    "gating-tuned": "Tuned gating",
+    "mc-bernoulli-tuned": "MC dropout, tuned",
     "learnable-bernoulli": "Learnable Bernoulli",
+    "contextual-bernoulli-arm": "Contextual Bernoulli (ARM)",
     "contextual-bernoulli": "Contextual Bernoulli",
     "contextual-gaussian": "Contextual Gaussian",
 }
 CONTEXTUAL = ("contextual-bernoulli", "contextual-gaussian")
+#: Neither ours to be judged nor to be ahead of: the network alone, another rate, and our method by another estimator.
+REFERENCES = ("no-dropout", "mc-bernoulli-0.05", "contextual-bernoulli-arm")
 #: Baselines of ours that the paper does not have.
-ADDED = ("mc-bernoulli-tuned", "gating-tuned", "learnable-bernoulli")
+ADDED = ("mc-bernoulli-tuned", "learnable-bernoulli")
 
 
 def label(method: str) -> str:
     """A method's name in print; methods that are not ours keep theirs.
 
     Example:
-        >>> label("concrete"), label("mine")
-        ('Concrete', 'mine')
+        >>> label("mc-bernoulli-0.05"), label("mine")
+        ('MC dropout, 0.05', 'mine')
     """
     return LABELS.get(method, method)
+
+
+def label_of(config: Mapping[str, Any]) -> str:
+    """A run's method in print. Bernoulli masks have several estimators: where the run names one, so does the label.
+
+    Args:
+        config: the fields of its :class:`~contextual_dropout.experiments.config.RunConfig`.
+
+    Example:
+        >>> label_of({"method": "contextual-bernoulli", "objective": {"estimator": "straight-through"}})
+        'Contextual Bernoulli (straight-through)'
+    """
+    method, estimator = config["method"], (config.get("objective") or {}).get("estimator")
+    return f"{label(method)} ({estimator})" if method == "contextual-bernoulli" and estimator else label(method)
 
 
 def ordered(methods: Iterable[str]) -> list[str]:
@@ -48,4 +67,5 @@ def ordered(methods: Iterable[str]) -> list[str]:
 
 def baselines(*, added: bool) -> list[str]:
     """The methods to be ahead of: the paper's, and those that we added if ``added``."""
-    return [name for name in LABELS if name not in CONTEXTUAL and (added or name not in ADDED)]
+    others = (*CONTEXTUAL, *REFERENCES) if added else (*CONTEXTUAL, *REFERENCES, *ADDED)
+    return [name for name in LABELS if name not in others]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.files import read_json
 from contextual_dropout.experiments.results import Results
-from contextual_dropout.report.methods import ordered
+from contextual_dropout.report.layers import layer_labels
+from contextual_dropout.report.methods import label, label_of, ordered
 from contextual_dropout.report.metrics import Metric
+from contextual_dropout.report.records import read_records
 
-__all__ = ["ReportError", "Runs", "Statistic", "Summary", "summarise"]
+__all__ = ["ReportError", "Runs", "Statistic", "Summary", "summarise", "summarise_sound"]
 
 
 class ReportError(ValueError):
@@ -65,6 +68,11 @@ class Runs:
     ensemble: dict[str, Any] | None = None
 
     @property
+    def label(self) -> str:
+        """The method's name in print."""
+        return label_of(self.first["config"])
+
+    @property
     def seeds(self) -> list[int]:
         """Those that are done."""
         return list(self.records)
@@ -91,20 +99,24 @@ class Runs:
 
     @property
     def site_labels(self) -> dict[str, str]:
-        """Names in print of the sites, in call order: those of an MLP by what they mask."""
-        hidden = self.first["config"]["hidden"]
-        names = list(self.first.get("drop_probabilities", {}).get("sites", {}))
-        if len(names) != len(hidden) + 1:
-            return {name: name for name in names}
-        return {name: f"hidden {index}" if index else "input" for index, name in enumerate(names)}
+        """Names in print of the sites, in call order."""
+        config, sites = self.first["config"], self.first.get("drop_probabilities", {}).get("sites", {})
+        return layer_labels(list(sites), config.get("network", "mlp"), config["hidden"])
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All that is known of an experiment."""
+    """All that is known of an experiment.
+
+    Attributes:
+        experiment: its name.
+        runs: by setting and method.
+        faults: files that cannot be read, setting/method/file, and what is wrong with them.
+    """
 
     experiment: str
     runs: dict[tuple[str, str], Runs]
+    faults: dict[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> list[str]:
@@ -114,6 +126,11 @@ class Summary:
     def of(self, setting: str, method: str) -> Runs | None:
         """The runs of a method; None if there are none."""
         return self.runs.get((setting, method))
+
+    def label(self, setting: str, method: str) -> str:
+        """A method's name in print, also where it has no runs."""
+        runs = self.of(setting, method)
+        return label(method) if runs is None else runs.label
 
     def methods(self, setting: str, also: Iterable[str] = ()) -> list[str]:
         """Methods with records in a setting, and those of ``also``, in the order of the tables."""
@@ -134,24 +151,41 @@ def summarise(results: Results, experiment: str) -> Summary:
     """Read all records and ensembles of an experiment.
 
     Raises:
-        ReportError: there are none, or records of one method that must not be averaged.
+        ReportError: there are none, one cannot be read, or records of one method must not be averaged.
     """
+    summary = summarise_sound(results, experiment)
+    for name, fault in summary.faults.items():
+        path = results.records / experiment / f"{name}.json"
+        raise ReportError(f"{path} {fault}: delete it to have it made again")
+    return summary
+
+
+def summarise_sound(results: Results, experiment: str) -> Summary:
+    """As :func:`summarise`, but what cannot be read is left out, and told in the summary's ``faults``."""
+    records, faults = read_records(results, experiment)
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for record in results.all(experiment):
+    for record in records:
         groups.setdefault((record["config"]["setting"], record["config"]["method"]), []).append(record)
-    if not groups:
+    if not groups and not faults:
         raise ReportError(
             f"no records in {results.records / experiment}: run the experiment first, for example "
             "`contextual-dropout reproduce mnist --preset quick`, or name another folder"
         )
-    return Summary(experiment, {key: _runs(results, experiment, *key, records) for key, records in groups.items()})
+    runs = {key: _runs(results, experiment, *key, records, faults) for key, records in groups.items()}
+    return Summary(experiment, runs, faults)
 
 
-def _runs(results: Results, experiment: str, setting: str, method: str, records: list[dict[str, Any]]) -> Runs:
+def _runs(
+    results: Results, experiment: str, setting: str, method: str, records: list[dict[str, Any]], faults: dict[str, str]
+) -> Runs:
     records = sorted(records, key=lambda record: int(record["config"]["seed"]))
     _check_alike(f"{experiment}/{setting}/{method}", records)
     path = results.records / experiment / setting / method / "ensemble.json"
-    ensemble = read_json(path) if path.exists() else None
+    ensemble = None
+    try:
+        ensemble = read_json(path) if path.exists() else None
+    except ExperimentError:
+        faults[f"{setting}/{method}/ensemble"] = "is no valid JSON"
     return Runs(setting, method, {record["config"]["seed"]: record for record in records}, ensemble)
 
 

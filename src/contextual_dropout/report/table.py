@@ -10,7 +10,7 @@ from rich.text import Text
 
 from contextual_dropout.report.summary import Statistic
 
-__all__ = ["MISSING", "Table", "escaped", "number", "of_seeds", "signed", "to_markdown", "to_rich"]
+__all__ = ["MISSING", "Table", "escaped", "number", "of_seeds", "p_in_words", "signed", "to_markdown", "to_rich"]
 
 MISSING = "—"
 _NUMBER = re.compile(rf"[-+]?\d.*|{MISSING}|")
@@ -83,6 +83,16 @@ def of_seeds(statistic: Statistic | None, decimals: int, runs: int | None = None
     if runs is not None and runs != statistic.n:
         text += f" ({statistic.n} seed{'s' if statistic.n > 1 else ''})"
     return text
+
+
+def p_in_words(p: float) -> str:
+    """A p-value, so that it can stand after "p".
+
+    Example:
+        >>> p_in_words(0.0123), p_in_words(1e-9), p_in_words(1.0)
+        ('= 0.012', '< 0.001', '= 1')
+    """
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
 def escaped(text: str) -> str:

@@ -6,8 +6,10 @@ from contextual_dropout.report.figures.curves import learning_curves
 from contextual_dropout.report.figures.drop_probabilities import drop_probabilities
 from contextual_dropout.report.figures.ensembles import ensembles
 from contextual_dropout.report.figures.examples import examples, telling_examples
-from contextual_dropout.report.figures.gallery import all_figures, save_all
+from contextual_dropout.report.figures.gallery import all_figures, save, save_all
+from contextual_dropout.report.figures.normality import normality
 from contextual_dropout.report.figures.style import NoData
+from contextual_dropout.report.figures.uncertain import uncertain
 
 __all__ = [
     "NoData",
@@ -18,6 +20,9 @@ __all__ = [
     "ensembles",
     "examples",
     "learning_curves",
+    "normality",
+    "save",
     "save_all",
     "telling_examples",
+    "uncertain",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from contextual_dropout.report.figures.style import NoData, colour, new_figure, tidy
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import ACCURACY, LOG_LIKELIHOOD, PAVPU_05
 from contextual_dropout.report.summary import Summary
 
@@ -32,6 +31,6 @@ def comparison(summary: Summary, setting: str = "noisy") -> Figure:
             panel.plot(seeds, [row] * len(seeds), "o", color=colour(method), alpha=0.55, markersize=4)
             panel.plot([found.mean], [row], "|", color=colour(method), markersize=14, markeredgewidth=2.5)
         tidy(panel, metric.label, unit, "")
-    axes[0].set_yticks(range(len(methods)), [label(method) for method in methods])
+    axes[0].set_yticks(range(len(methods)), [summary.label(setting, method) for method in methods])
     axes[0].set_ylim(len(methods) - 0.5, -0.5)
     return figure

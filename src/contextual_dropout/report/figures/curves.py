@@ -51,7 +51,7 @@ def _band(axes: Axes, runs: Runs, value: Callable[[dict[str, Any]], float], **st
     epochs = [point["epoch"] for point in runs.first["history"]]
     points = list(zip(*curves, strict=True))
     mean = [statistics.fmean(values) for values in points]
-    look = {**line_style(runs.method), **style}
+    look = {**line_style(runs.method), "label": runs.label, **style}
     axes.plot(epochs, mean, **look)
     if len(curves) > 1:
         sd = [statistics.stdev(values) for values in points]

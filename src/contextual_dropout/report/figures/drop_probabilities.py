@@ -13,7 +13,7 @@ from contextual_dropout.report.figures.style import NoData, colour, new_mosaic, 
 from contextual_dropout.report.methods import label
 from contextual_dropout.report.summary import Runs, Summary
 
-__all__ = ["drop_probabilities"]
+__all__ = ["drop_probabilities", "site_quantiles"]
 
 _RIGHT, _WRONG = "#009E73", "#000000"
 
@@ -39,12 +39,12 @@ def drop_probabilities(summary: Summary, setting: str, method: str) -> Figure:
     tidy(panels["class"], f"By digit ({sites[last]})", "digit", "drop probability")
     count = len(runs.seeds)
     seeds = "one seed" if count == 1 else f"averaged over {count} seeds"
-    title = f"{label(method)}, {summary.experiment}, {setting}: 5, 25, 50, 75, 95% quantiles, {seeds}"
+    title = f"{runs.label}, {summary.experiment}, {setting}: 5, 25, 50, 75, 95% quantiles, {seeds}"
     figure.suptitle(title, fontsize=8.5)
     return figure
 
 
-def _quantiles(runs: Runs, site: str, group: str) -> list[float]:
+def site_quantiles(runs: Runs, site: str, group: str) -> list[float]:
     """Averaged over the seeds that have the group."""
     every = (record["drop_probabilities"]["sites"][site].get(group) for record in runs.records.values())
     return [statistics.fmean(values) for values in zip(*(each for each in every if each), strict=True)]
@@ -62,7 +62,7 @@ def _glyph(axes: Axes, x: float, quantiles: list[float], shade: str) -> None:
 
 def _by_layer(axes: Axes, runs: Runs) -> None:
     for x, site in enumerate(runs.site_labels):
-        _glyph(axes, x, _quantiles(runs, site, "all"), colour(runs.method))
+        _glyph(axes, x, site_quantiles(runs, site, "all"), colour(runs.method))
     _name_layers(axes, runs)
 
 
@@ -70,7 +70,7 @@ def _by_outcome(axes: Axes, runs: Runs) -> None:
     groups = {"right": _RIGHT, "wrong": _WRONG}
     for x, site in enumerate(runs.site_labels):
         for shift, (group, shade) in zip((-0.15, 0.15), groups.items(), strict=True):
-            _glyph(axes, x + shift, _quantiles(runs, site, group), shade)
+            _glyph(axes, x + shift, site_quantiles(runs, site, group), shade)
     _name_layers(axes, runs)
     handles = [Line2D([], [], color=shade, linewidth=4, label=group) for group, shade in groups.items()]
     above: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
@@ -80,7 +80,7 @@ def _by_outcome(axes: Axes, runs: Runs) -> None:
 def _by_class(axes: Axes, runs: Runs, site: str) -> None:
     groups = [name for name in runs.first["drop_probabilities"]["sites"][site] if name.startswith("class ")]
     for x, group in enumerate(groups):
-        _glyph(axes, x, _quantiles(runs, site, group), colour(runs.method))
+        _glyph(axes, x, site_quantiles(runs, site, group), colour(runs.method))
     axes.set_xticks(range(len(groups)), [name.removeprefix("class ") for name in groups])
     axes.grid(visible=False, axis="x")
 

@@ -12,9 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from contextual_dropout.report.figures.style import NoData, legend, line_style, new_figure, tidy
 from contextual_dropout.report.summary import Runs, Summary
 
-__all__ = ["ensembles"]
+__all__ = ["PANELS", "ensembles"]
 
-_PANELS: dict[str, tuple[str, Callable[[dict[str, Any]], float | None]]] = {
+#: Unit and value by title.
+PANELS: dict[str, tuple[str, Callable[[dict[str, Any]], float | None]]] = {
     "Accuracy": ("%", lambda values: values["accuracy"]),
     "PAvPU(.05)": ("%", lambda values: (values["pavpu"] or {}).get("0.05")),
     "Log-likelihood": ("nats", lambda values: values["log_likelihood"]),
@@ -30,8 +31,8 @@ def ensembles(summary: Summary, setting: str = "noisy") -> Figure:
     measured = [runs for method in summary.methods(setting) if (runs := summary.runs[setting, method]).ensemble]
     if not measured:
         raise NoData(f"no ensembles were measured in the setting {setting}")
-    figure, panels = new_figure(3.0, 1, len(_PANELS))
-    for axes, (title, (unit, value)) in zip(panels, _PANELS.items(), strict=True):
+    figure, panels = new_figure(3.0, 1, len(PANELS))
+    for axes, (title, (unit, value)) in zip(panels, PANELS.items(), strict=True):
         for runs in measured:
             _line(axes, runs, value)
         tidy(axes, title, "members", unit)
@@ -44,4 +45,4 @@ def _line(axes: Axes, runs: Runs, value: Callable[[dict[str, Any]], float | None
     members = (runs.ensemble or {})["members"]
     points = sorted((int(count), found) for count, values in members.items() if (found := value(values)) is not None)
     if points:
-        axes.plot(*zip(*points, strict=True), **line_style(runs.method))
+        axes.plot(*zip(*points, strict=True), **{**line_style(runs.method), "label": runs.label})

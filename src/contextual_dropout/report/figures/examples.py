@@ -2,53 +2,67 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from contextual_dropout.prediction import Prediction
-from contextual_dropout.report.figures.style import WIDTH, colour
-from contextual_dropout.report.methods import label
+from contextual_dropout.prediction import Classification
+from contextual_dropout.report.figures.panels import box_plots, class_names, label_height, picture
+from contextual_dropout.report.figures.style import WIDTH
 
 __all__ = ["examples", "telling_examples"]
+
+#: Inches of a panel: width of an image and of box plots, height of both.
+IMAGE, BOXES, HEIGHT = 1.0, 2.2, 1.2
 
 
 def examples(
     images: Tensor,
     labels: Tensor,
     classes: Sequence[str],
-    predictions: dict[str, Prediction],
+    predictions: dict[str, Classification],
     rows: Sequence[int],
     threshold: float = 0.05,
+    noisy: Tensor | None = None,
 ) -> Figure:
-    """A row for each example: the image, then box plots of the class probabilities over sampled masks by method.
+    """For each example the image, then box plots of the class probabilities over sampled masks by method.
+
+    An example has a line of its own; where there is one method only, two share a line.
 
     Args:
-        images: (N, H, W), any range.
+        images: (N, H, W) or (N, C, H, W), any range; of colour images that of colours is 0 to 1.
         labels: (N,).
-        classes: names of the classes.
+        classes: names of the classes; of more than ten, the most probable ones are shown and the true one.
         predictions: of all N examples, by method.
         rows: which examples.
         threshold: a p-value below it is called certain.
+        noisy: the images as the networks saw them, to be shown beside ``images``.
     """
-    figure = Figure(figsize=(WIDTH, 0.25 + 1.25 * len(rows)), layout="constrained")
-    widths = [1.0, *([2.2] * len(predictions))]
+    seen = [] if noisy is None else [noisy]
+    names, widths = class_names(classes), [IMAGE] * (1 + len(seen)) + [BOXES] * len(predictions)
+    across = 2 if len(predictions) == 1 else 1
+    lines = math.ceil(len(rows) / across)
+    size = (max(WIDTH, across * sum(widths)), 0.3 + (HEIGHT + label_height(classes)) * lines)
+    figure = Figure(figsize=size, layout="constrained")
     with matplotlib.rc_context({"font.size": 7}):
-        grid = figure.subplots(len(rows), len(widths), squeeze=False, width_ratios=widths)
-        for line, row in zip(grid, rows, strict=True):
-            line[0].imshow(images[row].numpy(), cmap="gray", interpolation="nearest")
-            line[0].set_axis_off()
-            line[0].set_title(f"truth: {classes[int(labels[row])]}", fontsize=8)
-            for axes, (method, prediction) in zip(line[1:], predictions.items(), strict=True):
-                _boxes(axes, method, prediction, row, classes, threshold)
+        grid = figure.subplots(lines, across * len(widths), squeeze=False, width_ratios=widths * across)
+        panels = grid.reshape(-1, len(widths))  # one line an example
+        for line, row in zip(panels, rows, strict=False):
+            truth = int(labels[row])
+            picture(line[0], images[row], f"truth:{_break(names[truth])}{names[truth]}")
+            for axes, image in zip(line[1:], seen, strict=False):
+                picture(axes, image[row], "with noise")
+            for axes, (method, prediction) in zip(line[1 + len(seen) :], predictions.items(), strict=True):
+                box_plots(axes, method, prediction, row, classes, truth, threshold)
+        for axes in panels[len(rows) :].flat:
+            axes.set_axis_off()
     return figure
 
 
-def telling_examples(prediction: Prediction, labels: Tensor, count: int = 4) -> list[int]:
+def telling_examples(prediction: Classification, labels: Tensor, count: int = 4) -> list[int]:
     """Examples worth a look: uncertain and wrong, certain and wrong if any, uncertain but right, certain and right."""
     right = prediction.label == labels
     p_value = prediction.p_value
@@ -63,25 +77,6 @@ def telling_examples(prediction: Prediction, labels: Tensor, count: int = 4) -> 
     return (chosen + [row for row in least_certain.tolist() if row not in chosen])[:count]
 
 
-def _boxes(axes: Axes, method: str, prediction: Prediction, row: int, classes: Sequence[str], threshold: float) -> None:
-    samples = prediction.samples[:, row].numpy()  # (K, C)
-    ink = {"color": colour(method)}
-    axes.boxplot(
-        samples,
-        positions=range(len(classes)),
-        widths=0.6,
-        patch_artist=True,
-        boxprops={"facecolor": to_rgba(colour(method), 0.3), **ink},
-        whiskerprops=ink,
-        capprops=ink,
-        medianprops={"color": "black"},
-        flierprops={"marker": ".", "markersize": 2, "markeredgecolor": colour(method)},
-    )
-    p_value = float(prediction.p_value[row])
-    verdict = "certain" if p_value < threshold else "not certain"
-    axes.set_title(
-        f"{label(method)}: {classes[int(prediction.label[row])]}, p = {p_value:.2g}, {verdict}", fontsize=7.5
-    )
-    axes.set_ylim(-0.04, 1.04)
-    axes.set_xticks(range(len(classes)), classes)
-    axes.spines[["top", "right"]].set_visible(False)
+def _break(name: str) -> str:
+    """Between words that an image is too narrow for."""
+    return " " if len(name) <= 8 else "\n"

@@ -21,7 +21,7 @@ from contextual_dropout.report.figures.style import NoData
 from contextual_dropout.report.methods import CONTEXTUAL, ordered
 from contextual_dropout.report.summary import Summary, summarise
 
-__all__ = ["all_figures", "save_all"]
+__all__ = ["all_figures", "save", "save_all"]
 
 _LOG = logging.getLogger(__name__)
 # Files that are tracked: neither dates nor versions nor random names.
@@ -55,7 +55,12 @@ def save_all(results: Results, experiment: str, directory: Path) -> list[Path]:
     drawn, skipped = all_figures(summarise(results, experiment))
     for name, reason in skipped.items():
         _LOG.info("figure %s is left out: %s", name, reason)
-    return [_save(figure, directory / f"{name}.{kind}", kind) for name, figure in drawn.items() for kind in _METADATA]
+    return [path for name, figure in drawn.items() for path in save(figure, directory, name)]
+
+
+def save(figure: Figure, directory: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and SVG; the same figure gives the same bytes."""
+    return [_save(figure, directory / f"{name}.{kind}", kind) for kind in _METADATA]
 
 
 def _plan(summary: Summary) -> dict[str, Callable[[], Figure]]:

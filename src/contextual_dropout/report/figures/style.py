@@ -17,20 +17,28 @@ __all__ = ["WIDTH", "NoData", "colour", "legend", "line_style", "new_figure", "n
 WIDTH = 6.5
 # Okabe and Ito's palette; baselines are thin, and those of one family share a colour.
 _COLOURS = {
+    "no-dropout": "#000000",
     "mc-bernoulli": "#56B4E9",
+    "mc-bernoulli-0.05": "#56B4E9",
     "mc-gaussian": "#E69F00",
     "concrete": "#009E73",
     "bayes-by-backprop": "#CC79A7",
     "gating": "#999999",
     "gating-dropout": "#999999",
     "mc-bernoulli-tuned": "#56B4E9",
-    "gating-tuned": "#999999",
     "learnable-bernoulli": "#000000",
+    "contextual-bernoulli-arm": "#D55E00",
     "contextual-bernoulli": "#D55E00",
     "contextual-gaussian": "#0072B2",
 }
-_MARKERS = dict(zip(LABELS, ("o", "s", "^", "v", "x", "+", "o", "x", "d", "o", "s"), strict=True))
-_DASHED = ("gating-dropout", "mc-bernoulli-tuned", "gating-tuned", "learnable-bernoulli")
+_MARKERS = dict(zip(LABELS, ("x", "o", "o", "s", "^", "v", "x", "+", "o", "d", "v", "o", "s"), strict=True))
+_DASHED = (
+    "mc-bernoulli-0.05",
+    "gating-dropout",
+    "mc-bernoulli-tuned",
+    "learnable-bernoulli",
+    "contextual-bernoulli-arm",
+)
 _RC: Any = {
     "font.size": 8,
     "axes.titlesize": 8.5,

@@ -17,6 +17,7 @@ from contextual_dropout.report.tables.cost import cost, model_sizes
 from contextual_dropout.report.tables.detection import detection
 from contextual_dropout.report.tables.ensembles import ensembles
 from contextual_dropout.report.tables.figures import figures
+from contextual_dropout.report.tables.normality import normality
 from contextual_dropout.report.tables.protocol import protocol
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "figures",
     "model_sizes",
     "noisy_mnist",
+    "normality",
     "of_the_paper",
     "original_log_likelihood",
     "protocol",
@@ -44,8 +46,8 @@ def all_tables(summary: Summary) -> dict[str, Table]:
     """All of them, in the order of the page; those of the paper only for the paper's experiment."""
     paper = (
         {
-            "bars": bars(summary),
             "noisy-mnist": noisy_mnist(summary),
+            "bars": bars(summary),
             "differences": differences(summary),
             "complete-original": complete(summary, "original"),
             "complete-noisy": complete(summary, "noisy"),

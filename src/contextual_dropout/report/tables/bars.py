@@ -11,7 +11,7 @@ from scipy import stats
 from contextual_dropout.report.methods import CONTEXTUAL, baselines, label
 from contextual_dropout.report.metrics import ACCURACY, LOG_LIKELIHOOD, PAVPU_05, Metric
 from contextual_dropout.report.summary import Statistic, Summary
-from contextual_dropout.report.table import MISSING, Table, number, of_seeds
+from contextual_dropout.report.table import MISSING, Table, number, of_seeds, p_in_words
 
 __all__ = ["bars"]
 
@@ -27,7 +27,7 @@ class Threshold:
 
     def row(self, summary: Summary) -> tuple[str, ...]:
         """The bar, our figure, what it is held against, the verdict and the evidence."""
-        bar = f"{label(self.method)}, {self.setting}: {self.metric.label} at least {self.bar:g}"
+        bar = f"{summary.label(self.setting, self.method)}, {self.setting}: {self.metric.label} at least {self.bar:g}"
         ours = summary.test(self.setting, self.method, self.metric)
         if ours is None:
             return (bar, MISSING, MISSING, "not measured", "")
@@ -60,7 +60,7 @@ class Ahead:
     def row(self, summary: Summary) -> tuple[str, ...]:
         """The bar, our figure, the baseline that comes closest, the verdict and the evidence."""
         whose = "every baseline, our added ones too" if self.added else "every baseline of the paper"
-        bar = f"{label(self.method)}, {self.setting}: {self.metric.label} ahead of {whose}"
+        bar = f"{summary.label(self.setting, self.method)}, {self.setting}: {self.metric.label} ahead of {whose}"
         ours = summary.test(self.setting, self.method, self.metric)
         if ours is None:
             return (bar, MISSING, MISSING, "not measured", "")
@@ -78,7 +78,7 @@ class Ahead:
         if absent and closest.margin > 0:
             verdict = f"open: ahead by {number(closest.margin, decimals)} so far"
         evidence = "; ".join([*_evidence(leads, closest), *_not_run(absent)])
-        against = f"{label(closest.baseline)} {of_seeds(closest.theirs, decimals)}"
+        against = f"{summary.label(self.setting, closest.baseline)} {of_seeds(closest.theirs, decimals)}"
         return (bar, of_seeds(ours, decimals), against, verdict, evidence)
 
 
@@ -135,15 +135,11 @@ def _evidence(leads: list[Lead], closest: Lead) -> list[str]:
         return ["no seed in common: means of different seeds, no test"]
     if closest.p is None:
         return [f"paired over {closest.pairs} seed{'s' if closest.pairs > 1 else ''}: no test"]
-    words = [f"paired over {closest.pairs} seeds, p {_printed(closest.p)}"]
+    words = [f"paired over {closest.pairs} seeds, p {p_in_words(closest.p)}"]
     weakest, p = max(((lead, lead.p) for lead in leads if lead.p is not None), key=lambda pair: pair[1])
-    if _printed(p) != _printed(closest.p):
-        words.append(f"largest p {_printed(p)} ({label(weakest.baseline)})")
+    if p_in_words(p) != p_in_words(closest.p):
+        words.append(f"largest p {p_in_words(p)} ({label(weakest.baseline)})")
     return words
-
-
-def _printed(p: float) -> str:
-    return f"= {p:.3f}" if p >= 0.0005 else "< 0.001"
 
 
 def _not_run(absent: list[str]) -> list[str]:

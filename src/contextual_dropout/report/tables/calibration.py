@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import AURC_ENTROPY, AURC_P_VALUE, BRIER, CALIBRATION_ERROR
 from contextual_dropout.report.summary import Summary
 from contextual_dropout.report.table import Table, of_seeds
@@ -17,7 +16,7 @@ def calibration(summary: Summary, setting: str) -> Table:
     for method in summary.methods(setting):
         runs = summary.runs[setting, method]
         seeds = len(runs.seeds)
-        rows.append((label(method), str(seeds), *(of_seeds(runs.test(each), each.decimals, seeds) for each in metrics)))
+        rows.append((runs.label, str(seeds), *(of_seeds(runs.test(each), each.decimals, seeds) for each in metrics)))
     notes = (
         "Mean ± sd over seeds; lower is better. Not in the paper.",
         "Calibration error: expected, 15 bins, in percent. AURC: area under the risk-coverage curve when the most "

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from contextual_dropout.experiments.paper import CLEAN_TO_NOISY, LARGEST_LOG_LIKELIHOOD, RESULTS, TRAINING, Reported
-from contextual_dropout.report.methods import label
+from contextual_dropout.experiments.paper import (
+    CLEAN_TO_NOISY,
+    IN_THE_PAPER,
+    LARGEST_LOG_LIKELIHOOD,
+    RESULTS,
+    TRAINING,
+    Reported,
+)
 from contextual_dropout.report.metrics import (
     ACCURACY,
     DOUBLE_SOFTMAX,
@@ -23,6 +29,10 @@ from contextual_dropout.report.table import MISSING, Table, number, of_seeds, si
 __all__ = ["clean_to_noisy", "complete", "differences", "noisy_mnist", "of_the_paper", "original_log_likelihood"]
 
 _OURS = "Ours: mean ± sd over seeds. Difference: our mean less the paper's figure."
+_TWICE = (
+    "The paper has one contextual Bernoulli dropout, trained by ARM; ours is trained by two estimators, and both are "
+    "held against it."
+)
 _NOISE = "The paper's accuracy is of one draw of the test noise; ours is the mean over several draws."
 _CONVENTION = (
     "The paper applies the softmax twice in its log-likelihood; only the columns in its convention compare with it. "
@@ -44,8 +54,17 @@ class Comparison:
 
     def pair(self, summary: Summary, method: str, metric: Metric) -> tuple[Reported | None, Statistic | None]:
         """The paper's figure and ours."""
-        paper = self.reported.get(method, {}).get(metric.key)
-        return paper, summary.test(self.setting, method, metric, self.noise)
+        return self._paper(method).get(metric.key), summary.test(self.setting, method, metric, self.noise)
+
+    def _paper(self, method: str) -> Mapping[str, Reported]:
+        return self.reported.get(IN_THE_PAPER.get(method, method), {})
+
+    def printed(self, summary: Summary) -> Iterator[tuple[str, Metric]]:
+        """Methods with runs and the metrics that the paper has of them."""
+        for method in summary.methods(self.setting):
+            for metric in (ACCURACY, PAVPU_01, PAVPU_05, PAVPU_10, DOUBLE_SOFTMAX):
+                if metric.key in self._paper(method):
+                    yield method, metric
 
     def table(
         self,
@@ -59,14 +78,15 @@ class Comparison:
         heads = [head for each in compared for head in (f"{each.label}: paper", "ours", "difference")]
         rows = [self._row(summary, method, compared, also) for method in summary.methods(self.setting, self.reported)]
         columns = ("Method", "Seeds", *heads, *(each.label for each in also))
-        return Table(title, columns, tuple(rows), (_OURS, *notes))
+        twice = [_TWICE] if {*IN_THE_PAPER, *IN_THE_PAPER.values()} <= {*summary.methods(self.setting)} else []
+        return Table(title, columns, tuple(rows), (_OURS, *twice, *notes))
 
     def _row(
         self, summary: Summary, method: str, compared: Sequence[Metric], also: Sequence[Metric]
     ) -> tuple[str, ...]:
         runs = summary.of(self.setting, method)
         seeds = len(runs.seeds) if runs else 0
-        cells = [label(method), str(seeds) if seeds else MISSING]
+        cells = [summary.label(self.setting, method), str(seeds) if seeds else MISSING]
         for metric in compared:
             paper, ours = self.pair(summary, method, metric)
             difference = ours.mean - paper.value if ours and paper else None
@@ -134,14 +154,22 @@ def differences(summary: Summary) -> Table:
     """Figures further from the paper's than two standard deviations of the difference."""
     rows, untested = [], 0
     for name, comparison in (("noisy", NOISY), ("original", ORIGINAL), ("clean to noisy", OUT_OF_DISTRIBUTION)):
-        for method, metric in _printed(comparison):
+        for method, metric in comparison.printed(summary):
             paper, ours = comparison.pair(summary, method, metric)
             if paper is None or ours is None:
                 continue
             distance = _in_sds(paper, ours)
             untested += distance is None
             if distance is not None and abs(distance) > 2:
-                rows.append((name, label(method), metric.label, *_cells(paper, ours, metric), signed(distance, 1)))
+                rows.append(
+                    (
+                        name,
+                        summary.label(comparison.setting, method),
+                        metric.label,
+                        *_cells(paper, ours, metric),
+                        signed(distance, 1),
+                    )
+                )
     notes = (
         "Listed: more than 2 sd from the paper. The sd of a difference is that of one run of ours and one of the "
         "paper's, and of its rounding; where the paper gives none, its runs are taken to vary as ours do. That its "
@@ -150,11 +178,6 @@ def differences(summary: Summary) -> Table:
     )
     columns = ("Setting", "Method", "Metric", "Paper", "Ours", "Difference", "In sds")
     return Table("Where we do not match the paper", columns, tuple(rows), notes, "No such figure.")
-
-
-def _printed(comparison: Comparison) -> list[tuple[str, Metric]]:
-    metrics = (ACCURACY, PAVPU_01, PAVPU_05, PAVPU_10, DOUBLE_SOFTMAX)
-    return [(method, metric) for method, row in comparison.reported.items() for metric in metrics if metric.key in row]
 
 
 def _cells(paper: Reported, ours: Statistic, metric: Metric) -> tuple[str, str, str]:

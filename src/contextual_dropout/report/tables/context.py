@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextual_dropout.experiments.paper import RELEASED_CODE
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.summary import Runs, Statistic, Summary
 from contextual_dropout.report.table import MISSING, Table, number, of_seeds, signed
 
@@ -23,7 +22,7 @@ def context_spread(summary: Summary) -> Table:
         *("sd over samples", "sd over masks", "sd over units", "Prior"),
     )
     rows = [
-        (runs.setting, label(runs.method), runs.site_labels.get(site, site), *_site(runs, site))
+        (runs.setting, runs.label, runs.site_labels.get(site, site), *_site(runs, site))
         for runs in _contextual(summary)
         for site in runs.first["contextuality"]["sites"]
     ]
@@ -78,7 +77,7 @@ def _value(runs: Runs) -> tuple[str, ...]:
         cells += [of_seeds(contextual, decimals), of_seeds(frozen, decimals), sign + of_seeds(gain, decimals)]
     changed = of_seeds(runs.at("contextuality", "predictions_changed"), 0)
     total = runs.first["contextuality"]["examples"]
-    return (runs.setting, label(runs.method), str(len(runs.seeds)), *cells, f"{changed} of {total:,}")
+    return (runs.setting, runs.label, str(len(runs.seeds)), *cells, f"{changed} of {total:,}")
 
 
 def _difference(first: Statistic | None, second: Statistic | None) -> Statistic | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextual_dropout.experiments.paper import PARAMETERS, PARAMETERS_BY_REDUCTION
+from contextual_dropout.experiments.paper import IN_THE_PAPER, PARAMETERS, PARAMETERS_BY_REDUCTION
 from contextual_dropout.report.methods import label
 from contextual_dropout.report.summary import Runs, Summary
 from contextual_dropout.report.table import MISSING, Table, number, of_seeds
@@ -28,7 +28,7 @@ def model_sizes(summary: Summary) -> Table:
 
 
 def cost(summary: Summary) -> Table:
-    """CPU time of a step, a run and a prediction; ratios to MC Bernoulli dropout of the same setting."""
+    """CPU time of a step, a run and a prediction; ratios to MC dropout of the same setting."""
     columns = (
         *("Setting", "Method", "Seeds", "ms a step", "ratio", "CPU minutes a run"),
         *("prediction, ms an example", "ratio"),
@@ -40,7 +40,7 @@ def cost(summary: Summary) -> Table:
     )
     notes = (
         "CPU time of one thread, mean ± sd over seeds, on a machine that did other work too: take the ratios (to MC "
-        "Bernoulli) rather than the times.",
+        "dropout) rather than the times.",
     )
     return Table("Cost of training and prediction", columns, rows, notes)
 
@@ -51,18 +51,19 @@ def _first_runs(summary: Summary) -> dict[str, Runs]:
 
 
 def _size(method: str, runs: Runs | None) -> tuple[str, ...]:
-    paper = f"{PARAMETERS[method] // 1000}K" if method in PARAMETERS else MISSING
+    named = IN_THE_PAPER.get(method, method)
+    paper = f"{PARAMETERS[named] // 1000}K" if named in PARAMETERS else MISSING
     if runs is None:
         return (label(method), paper, *[MISSING] * 4)
     parts = [runs.first["parameters"][part] for part in _PARTS]
-    return (label(method), paper, *(f"{count:,}" for count in (sum(parts), *parts)))
+    return (runs.label, paper, *(f"{count:,}" for count in (sum(parts), *parts)))
 
 
 def _cost(summary: Summary, runs: Runs) -> tuple[str, ...]:
     reference = summary.of(runs.setting, "mc-bernoulli")
     minutes = runs.at("cost", "train_cpu_seconds")
     return (
-        *(runs.setting, label(runs.method), str(len(runs.seeds))),
+        *(runs.setting, runs.label, str(len(runs.seeds))),
         of_seeds(runs.at("cost", "step_cpu_ms"), 3),
         _ratio(runs, reference, "step_cpu_ms"),
         number(minutes.mean / 60 if minutes else None, 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.summary import Runs, Summary
 from contextual_dropout.report.table import Table, of_seeds
 
@@ -19,9 +18,7 @@ def detection(summary: Summary, setting: str) -> Table:
     data_sets = dict.fromkeys(
         name for runs in all_runs for record in runs.records.values() for name, value in record["ood"].items() if value
     )
-    rows = [
-        (name, label(runs.method), str(len(runs.seeds)), *_cells(runs, name)) for name in data_sets for runs in all_runs
-    ]
+    rows = [(name, runs.label, str(len(runs.seeds)), *_cells(runs, name)) for name in data_sets for runs in all_runs]
     notes = (
         "Mean ± sd over seeds, in percent; higher AUROC and lower FPR95 are better. Not in the paper. The images have "
         "the noise of the setting.",

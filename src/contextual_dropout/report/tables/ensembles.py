@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.summary import Runs, Summary
 from contextual_dropout.report.table import MISSING, Table, number
 
@@ -39,10 +38,10 @@ def _row(runs: Runs, members: int, values: dict[str, Any]) -> tuple[str, ...]:
     accuracy, sd = number(values["accuracy"], 2), values.get("accuracy_sd")
     pavpu = values.get("pavpu") or {}
     return (
-        *(runs.setting, label(runs.method), str(members), str(values["subsets"])),
+        *(runs.setting, runs.label, str(members), str(values["subsets"])),
         accuracy if sd is None else f"{accuracy} ± {number(sd, 2)}",
         *(number(pavpu[each], 2) if each in pavpu else MISSING for each in _THRESHOLDS),
-        *(number(values["log_likelihood"], 4), number(values["calibration_error"], 2)),
+        *(number(values["log_likelihood"], 4), number(values.get("calibration_error"), 2)),
     )
 
 

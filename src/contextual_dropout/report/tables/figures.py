@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import ACCURACY, LOG_LIKELIHOOD, PAVPU_01, PAVPU_05, PAVPU_10
 from contextual_dropout.report.summary import Summary
 from contextual_dropout.report.table import Table, of_seeds
@@ -17,7 +16,7 @@ def figures(summary: Summary, setting: str) -> Table:
     for method in summary.methods(setting):
         runs = summary.runs[setting, method]
         seeds = len(runs.seeds)
-        rows.append((label(method), str(seeds), *(of_seeds(runs.test(each), each.decimals, seeds) for each in metrics)))
+        rows.append((runs.label, str(seeds), *(of_seeds(runs.test(each), each.decimals, seeds) for each in metrics)))
     notes = ("Mean ± sd over seeds. A deterministic method has no PAvPU.",)
     columns = ("Method", "Seeds", *(each.label for each in metrics))
     return Table(f"Figures, {summary.experiment}, {setting}", columns, tuple(rows), notes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from contextual_dropout.report.methods import label
 from contextual_dropout.report.summary import Runs, Summary
 from contextual_dropout.report.table import Table
 
@@ -26,7 +25,7 @@ def protocol(summary: Summary) -> Table:
         runs = [summary.runs[setting, method] for method in summary.methods(setting)]
         notes += _notes(setting, runs)
         rows += [
-            (setting, label(each.method), ", ".join(map(str, each.seeds)), *(_value(each, name) for name in _OWN))
+            (setting, each.label, ", ".join(map(str, each.seeds)), *(_value(each, name) for name in _OWN))
             for each in runs
         ]
     return Table("What was run", ("Setting", "Method", "Seeds", *_OWN), tuple(rows), tuple(notes))
@@ -39,7 +38,7 @@ def _notes(setting: str, runs: list[Runs]) -> list[str]:
     if first.first["config"]["split"] == "validation":
         notes.append(f"The figures of {setting} are of held-out training images, not of the test set.")
     for name in (each for each in _SHARED if each not in shared):
-        values = "; ".join(f"{label(each.method)} {_value(each, name)}" for each in runs)
+        values = "; ".join(f"{each.label} {_value(each, name)}" for each in runs)
         notes.append(f"Not comparable: methods of {setting} differ in {name} ({values}).")
     return notes
 

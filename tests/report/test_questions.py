@@ -1,0 +1,54 @@
+"""Panels of questions: the paper's rule, and everything it needs on the figure."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from contextual_dropout.prediction import Prediction
+from contextual_dropout.report.figures.questions import COLOURS, Asked, questions, verdict
+
+AGREED, SPLIT = ["red"] * 6 + ["pink"] * 4, ["red"] * 4 + ["pink"] * 3 + ["rose"] * 3
+
+
+@pytest.mark.parametrize(
+    ("humans", "words"),
+    [(AGREED, ["good", "average", "average", "bad"]), (SPLIT, ["average", "good", "average", "bad"])],
+)
+def test_the_rule_of_the_paper(humans: list[str], words: list[str]) -> None:
+    """Certain and accurate is best only where there is an answer to be certain of."""
+    cases = [(1.0, True), (1.0, False), (0.0, False), (0.0, True)]
+    assert [verdict(accuracy, certain, humans) for accuracy, certain in cases] == words
+
+
+def panels(rows: list[int]) -> tuple[Figure, dict[str, Prediction], Asked]:
+    generator = torch.Generator().manual_seed(0)
+    predictions = {
+        name: Prediction(torch.randn(20, 4, 3, generator=generator, dtype=torch.float64).softmax(-1))
+        for name in ("mc-bernoulli", "contextual-bernoulli")
+    }
+    accuracy = {name: (each.label == 0).double() for name, each in predictions.items()}
+    humans = [["red"], AGREED, SPLIT, ["blue"]]
+    texts = ["what colour is it?", "is it red?", "how is it?", "where is the small red box that stands on a big one?"]
+    asked = Asked(torch.rand(4, 3, 8, 8, generator=generator), texts, humans, ("red", "blue", "pink"), accuracy)
+    return questions(asked, predictions, rows, "Title"), predictions, asked
+
+
+def test_every_panel_has_question_people_answers_and_p_values() -> None:
+    figure, predictions, asked = panels([2, 0, 3])
+    texts = [list(axes.texts) for axes in figure.axes if axes.texts]
+    assert len(texts) == 3
+    assert sum(bool(axes.images) for axes in figure.axes) == 3
+    shown = [text.get_text() for text in texts[0]]
+    assert shown[:2] == ["how is it?", "people: red (4), pink (3), rose (3)"]
+    for text, (method, prediction) in zip(texts[0][2:], predictions.items(), strict=True):
+        p_value = prediction.p_value[2].item()
+        word = verdict(asked.accuracy[method][2].item(), p_value < 0.05, asked.humans[2])
+        answer = asked.answers[int(prediction.label[2])]
+        name = {"mc-bernoulli": "MC dropout", "contextual-bernoulli": "Contextual Bernoulli"}[method]
+        said = f"= {p_value:.2g}" if p_value >= 0.001 else "< 0.001"
+        assert text.get_text() == f"{name}: {answer}, p {said} ({word})"
+        assert text.get_color() == COLOURS[word]
+    assert [text.get_text() for text in texts[1]][1] == "truth: red"
+    assert len(texts[2]) == len(texts[1]) + 1  # a long question takes two lines
