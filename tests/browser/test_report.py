@@ -1,0 +1,258 @@
+"""The report in a browser: everything is there, filters and sorts, and fits on a desk and on a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from contextual_dropout.report.html import select, write_report
+from tests.browser.layout import cut, overlapping, too_wide
+from tests.report import records
+from tests.report.html import runs
+
+pytestmark = pytest.mark.slow
+TITLES = [
+    "Reliability diagram",
+    "Risk and coverage",
+    "Accuracy against the certainty threshold",
+    "p-values of right and wrong answers",
+    "Dropout probabilities by layer",
+    "Dropout probabilities by class",
+    "Ensembles",
+]
+HOSTILE = "<script>alert(1)</script><b>"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of the report of all methods, one of them with a name that is markup."""
+    folder = tmp_path_factory.mktemp("report")
+    root, data = records.results(folder), runs.small_mnist(folder / "data")
+    examples = runs.tested(data)
+    runs.keep_all(root, examples)
+    hostile = records.record("noisy", "contextual-gaussian", 0, 80.0)
+    hostile["config"]["method"] = HOSTILE.replace("/", "")  # a method is the name of a folder
+    runs.keep(root, hostile, examples)
+    return write_report(select(["mnist"], root), folder / "page", data).as_uri()
+
+
+@pytest.fixture
+def report(page: Page, address: str) -> Page:
+    page.goto(address)
+    expect(page.locator("#e0-s0-gallery .card").first).to_be_visible()
+    return page
+
+
+def drawn(report: Page, figures: str = "#e0-s0 figure") -> Iterator[Locator]:
+    """Every figure, after Plotly has drawn it."""
+    for figure in report.locator(figures).all():
+        figure.scroll_into_view_if_needed()
+        expect(figure.locator(".main-svg").first).to_be_visible()
+        yield figure
+
+
+def gallery(report: Page) -> Locator:
+    return report.locator("#e0-s0-gallery")
+
+
+def choose(report: Page, **choices: str) -> None:
+    """In the filters of the gallery."""
+    for name, choice in choices.items():
+        gallery(report).locator(f"select[name={name}]").select_option(choice)
+
+
+def cards(report: Page) -> list[dict[str, Any]]:
+    """What the cards in sight say."""
+    found = []
+    gallery(report).locator(".more").evaluate("(more) => { while (!more.hidden) more.click(); }")
+    for text in gallery(report).locator(".card .words").all_inner_texts():
+        verdict, p_value, method = text.split("\n")[:3]
+        answer, _, said = verdict.partition(": ")
+        p, _, certain = p_value.partition(", ")
+        assert re.fullmatch(r"p (= [\d.]+|< 0\.001)", p)
+        p = p.removeprefix("p = ").replace("p < 0.001", "0")
+        truth = said.removeprefix("wrong, is ") if said != "right" else answer
+        found.append({"right": said == "right", "truth": truth, "p": float(p), "certain": certain, "method": method})
+    return found
+
+
+def test_everything_is_there(report: Page) -> None:
+    assert report.title() == "mnist: contextual dropout"
+    assert report.locator("#e0-s0 figure h4").all_inner_texts() == TITLES
+    assert report.locator("#e0-s1 figure h4").all_inner_texts() == TITLES[:-1]
+    expect(report.get_by_text("Noisy MNIST (the paper's Table 1)")).to_be_visible()
+    table = report.locator("details", has_text="Noisy MNIST (the paper's Table 1)").first
+    assert "paper" in table.locator("thead").inner_text()
+    assert "ours" in table.locator("thead").inner_text()
+    for figure in drawn(report):
+        assert figure.locator(".trace, .point, .box, .bars").count() > 0
+    assert report.locator("#e0-s0 canvas").count() == 2 * 24  # clean and noisy
+
+
+def test_names_that_are_markup_are_text(report: Page) -> None:
+    shown = HOSTILE.replace("/", "")
+    expect(gallery(report).locator("select[name=method] option", has_text=shown)).to_have_count(1)
+    choose(report, method=shown)
+    assert {card["method"] for card in cards(report)} == {shown}
+    figure = next(drawn(report, "#e0-s0-f3"))
+    figure.locator("select").select_option(shown)
+    assert report.locator("b script, .cards b, legend b").count() == 0
+
+
+@pytest.mark.parametrize("kind", ["Most uncertain", "Most certain", "Wrongly certain"])
+def test_kinds(report: Page, kind: str) -> None:
+    choose(report, kind=kind, method="MC Gaussian")
+    found = cards(report)
+    p_values = [card["p"] for card in found]
+    assert len(found) >= 5
+    assert p_values == sorted(p_values, reverse=kind == "Most uncertain")
+    if kind == "Wrongly certain":
+        assert {(card["right"], card["certain"]) for card in found} == {(False, "certain")}
+
+
+def test_filters_and_sorts(report: Page) -> None:
+    choose(report, kind="all", method="MC Gaussian")
+    everything = cards(report)
+    choose(report, truth="7")
+    assert {card["truth"] for card in cards(report)} == {"7"}
+    choose(report, answer="wrong")
+    wrong = cards(report)
+    assert {(card["truth"], card["right"]) for card in wrong} == {("7", False)}
+    assert len(wrong) == sum(card["truth"] == "7" and not card["right"] for card in everything)
+    choose(report, truth="all", p="0.1 to 0.5")
+    within = cards(report)
+    assert within
+    assert all(0.095 <= card["p"] <= 0.505 and not card["right"] for card in within)
+    choose(report, answer="all", p="all", sort="lowest p-value")
+    rising = [card["p"] for card in cards(report)]
+    assert rising == sorted(rising)
+    choose(report, sort="true class")
+    truths = [card["truth"] for card in cards(report)]
+    assert truths == sorted(truths)
+    choose(report, sort="wrong first")
+    right = [card["right"] for card in cards(report)]
+    assert right == sorted(right)
+    assert len(rising) == len(right) == len(everything)
+
+
+def test_nothing_found_is_told(report: Page) -> None:
+    choose(report, kind="Wrongly certain", p="0.5 and above")
+    expect(gallery(report).locator(".count")).to_contain_text("No example is like that")
+    assert gallery(report).locator(".card").count() == 0
+
+
+def test_methods_can_be_hidden_and_figures_chosen(report: Page) -> None:
+    risk = next(drawn(report, "#e0-s0-f1"))
+    before = risk.locator(".scatterlayer .trace").count()
+    report.locator("#e0-s0 .methods input[value=concrete]").uncheck()
+    expect(risk.locator(".scatterlayer .trace")).to_have_count(before - 1)
+    choice = next(drawn(report, "#e0-s0-f2"))
+    expect(choice.locator(".ytitle")).to_have_text("accuracy of the certain (%)")
+    choice.locator("select").select_option("PAvPU")
+    expect(choice.locator(".ytitle")).to_have_text("PAvPU (%)")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(report: Page, scheme: str) -> None:
+    next(drawn(report))
+    brightness = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+    ink = "() => getComputedStyle(document.querySelector('.xtick text')).fill.match(/\\d+/g).slice(0, 3).map(Number)"
+    for dark in (scheme == "dark", scheme != "dark"):
+        assert (max(report.evaluate(brightness)) < 60) == dark
+        assert (min(report.evaluate(ink)) > 180) == dark
+        report.locator("#theme").click()
+    report.locator("#theme").click()
+    report.reload()  # what a reader chose is kept
+    assert (max(report.evaluate(brightness)) < 60) == (scheme != "dark")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_overlaps_or_is_cut(report: Page, width: int) -> None:
+    for figure in drawn(report, "figure"):
+        for choice in range(figure.locator("select option").count()):
+            figure.locator("select").select_option(index=choice)
+    report.locator("details:not([open]) summary").evaluate_all("all => all.forEach((each) => each.click())")
+    assert not too_wide(report)
+    for selector, within in {
+        "figure, .gallery, details, .note": "",
+        ".head > *, .canvas, figcaption": "figure",
+        ".methods label": "",
+        ".filters label": ".gallery",
+        ".card": "",
+        ".top > *, svg": ".card",
+        "svg text": ".card",
+        ".xtick text": ".canvas",
+        ".ytick text": ".canvas",
+        ".xtitle, .xtick text": ".canvas",
+        ".ytitle, .ytick text": ".canvas",
+        ".legendtext": ".canvas",
+        "header .name, #theme": "",
+        "tbody td": "details",
+    }.items():
+        assert not overlapping(report, selector, within), selector
+    shown = (
+        "h1, h2, h3, h4, p, label, select, button, figcaption, .card, .words, .canvas, .xtitle, .ytitle, .xtick text"
+    )
+    assert not cut(report, f"{shown}, .ytick text, .legendtext, .card svg text")
+
+
+POINT = """(path) => {
+    const [point, screen] = [path.getPointAtLength(path.getTotalLength() / 2), path.getScreenCTM()];
+    return [screen.a * point.x + screen.e, screen.d * point.y + screen.f];
+}"""
+COVERED = """(words) => {
+    const box = words.getBoundingClientRect();
+    return document.elementFromPoint(box.x + box.width / 2, box.y + 3).closest(".methods, header") !== null;
+}"""
+
+
+def test_what_is_said_of_a_point_is_not_under_the_methods(report: Page) -> None:
+    """Where a figure begins above their bar, the bar makes way for as long as somebody points into it."""
+    figure, bar = next(drawn(report, "#e0-s0-f2")), report.locator("#e0-s0 .methods")
+    path = figure.locator(".scatterlayer .js-line").first
+    frame = bar.bounding_box()
+    assert frame is not None
+    bottom = frame["y"] + frame["height"]
+    report.evaluate("(by) => scrollBy(0, by)", path.evaluate(POINT)[1] - bottom - 8)
+    report.mouse.move(*path.evaluate(POINT))
+    words = figure.locator(".hovertext").first
+    expect(words).to_be_visible()
+    assert not words.evaluate(COVERED)
+    report.mouse.move(5, 500)
+    expect(bar).to_be_in_viewport()
+
+
+def test_without_plotly_the_figures_say_so(page: Page, address: str, tmp_path: Path, complaints: list[str]) -> None:
+    text = Path(address.removeprefix("file://")).read_text(encoding="utf-8")
+    broken = text.replace("script.src = URL", "script.src = 'missing:' + URL")
+    assert broken != text
+    (tmp_path / "page.html").write_text(broken, encoding="utf-8")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.locator("#e0-s0-f0").scroll_into_view_if_needed()
+    expect(page.locator("#e0-s0-f0 .canvas")).to_contain_text("The figure cannot be drawn")
+    assert not [complaint for complaint in complaints if complaint.startswith("script")]  # no error that nobody caught
+    complaints.clear()
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of a report as large as MNIST makes it: all methods predict 10,000 images, and noise does not compress."""
+    folder = tmp_path_factory.mktemp("full")
+    root, data = records.results(folder), runs.small_mnist(folder / "data", 10_000, (28, 28))
+    runs.keep_all(root, runs.tested(data), seeds=(0,), settings=("noisy",), draws=1)
+    return write_report(select(["mnist"], root), folder / "page", data).as_uri()
+
+
+def test_it_is_small_and_opens_at_once(page: Page, full: str) -> None:
+    assert Path(full.removeprefix("file://")).stat().st_size < 15e6
+    times = []
+    for _ in range(3):  # the best of them: the machine may be busy
+        page.goto(full)
+        times.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+    assert 0 < min(times) < 3000
+    expect(page.locator("#e0-s0-gallery .card").first).to_be_visible()
