@@ -1,0 +1,184 @@
+"""A mixin for Lightning modules that trains with :class:`~contextual_dropout.ELBO`.
+
+A mixin, not a module: ``lightning.LightningModule`` and ``pytorch_lightning.LightningModule`` are different classes,
+and either's ``Trainer`` refuses the other's. So you choose, and nothing of Lightning is imported here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from contextual_dropout.conversion.parameters import parameter_groups
+from contextual_dropout.estimators import Estimator
+from contextual_dropout.integrations.evaluation import Evaluated, arguments, certainty, evaluate
+from contextual_dropout.integrations.likelihoods import class_log_likelihood
+from contextual_dropout.integrations.monitoring import PerUpdate, keep_summary
+from contextual_dropout.objective import ELBO, Step
+from contextual_dropout.outputs import find_logits
+from contextual_dropout.predict import predict
+from contextual_dropout.schedules import Schedule
+from contextual_dropout.streaming import first
+from contextual_dropout.tasks import AnyPrediction, Task
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningModule as _Base
+else:
+    _Base = object
+
+__all__ = ["ELBOMixin"]
+
+PACKAGES = ("lightning", "pytorch_lightning")
+#: Under which name a checkpoint says where the KL schedule and the estimator stand.
+STATE = "contextual_dropout"
+
+
+class ELBOMixin(_Base):
+    """Inherit from it and from a ``LightningModule``, in this order, and give ``forward``.
+
+    Batches are ``(x, labels)``, or dictionaries with "labels" whose other entries are ``forward``'s keywords; for
+    others override :meth:`inputs` and :meth:`log_likelihood`. Gradients may be accumulated and clipped by the
+    ``Trainer``; for manual optimisation write a ``training_step`` of your own around :meth:`elbo_step`. The batches of
+    a logged step cost one more pass each, for the keep probabilities. Masks of evaluation and prediction follow
+    ``seed_everything``. Checkpoints hold the sites with everything else, and where the KL schedule stands.
+
+    Args:
+        args: for ``LightningModule``.
+        estimator: as for :class:`~contextual_dropout.ELBO`.
+        kl_weight: a number, or a schedule, which moves on with every step of an optimizer.
+        kl: as for :class:`~contextual_dropout.ELBO`.
+        learning_rate: of Adam, if you do not override ``configure_optimizers``.
+        theta: further options of the optimizer for the network.
+        phi: those for the encoders, ``{"lr": 1e-2}`` for instance.
+        eta: those for the priors.
+        task: what the outputs mean, as for :func:`~contextual_dropout.predict`.
+        samples: K of evaluation and prediction.
+        kwargs: for ``LightningModule``.
+
+    Raises:
+        ImportError: Lightning is not installed.
+        TypeError: the class is no ``LightningModule``.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        estimator: str | Estimator = "auto",
+        kl_weight: float | Schedule = 1.0,
+        kl: Literal["closed-form", "sampled"] = "closed-form",
+        learning_rate: float = 1e-3,
+        theta: dict[str, Any] | None = None,
+        phi: dict[str, Any] | None = None,
+        eta: dict[str, Any] | None = None,
+        task: Task = "multiclass",
+        samples: int = 20,
+        **kwargs: Any,
+    ) -> None:
+        _require_lightning(type(self))
+        super().__init__(*args, **kwargs)
+        self.schedule = PerUpdate(kl_weight)
+        self.objective = ELBO(self, estimator, self.schedule, kl=kl)
+        self.learning_rate, self.task, self.samples = learning_rate, task, samples
+        self._groups = {"theta": theta, "phi": phi, "eta": eta}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        module = next((base for base in cls.__mro__ if base.__name__ == "LightningModule"), None)
+        if module is not None and cls.__mro__.index(module) < cls.__mro__.index(ELBOMixin):
+            raise TypeError(f"{cls.__name__} must name ELBOMixin before LightningModule, whose methods it overrides")
+
+    def inputs(self, batch: Any) -> Any:
+        """What ``forward`` is called with: a mapping as keywords, a tuple as positional arguments."""
+        if isinstance(batch, Mapping):
+            return {name: value for name, value in batch.items() if name != "labels"}
+        return first(batch)
+
+    def log_likelihood(self, outputs: Any, batch: Any) -> Tensor:
+        """Of each example's labels, (B,), given what ``forward`` returned: here labels of classes."""
+        return class_log_likelihood(find_logits(outputs), _labels(batch))
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Theta, phi and eta with their options, for an optimizer."""
+        return parameter_groups(self, **self._groups)
+
+    def configure_optimizers(self) -> Any:
+        """Adam."""
+        return torch.optim.Adam(self.parameter_groups(), lr=self.learning_rate)
+
+    def elbo_step(self, batch: Any) -> Step:
+        """The objective of a batch, logged."""
+        positional, keywords = arguments(self.inputs(batch))
+        step = self.objective(lambda: self.log_likelihood(self(*positional, **keywords), batch))
+        means = {"loss": step.loss.detach(), "log_likelihood": step.log_likelihood.mean(), "kl": step.kl.mean()}
+        self.log_dict({**means, "kl_weight": step.kl_weight}, batch_size=len(step.kl))
+        if (self.global_step + 1) % max(1, self.trainer.log_every_n_steps) == 0:  # type: ignore[attr-defined]
+            self.log_dict(keep_summary(self, *positional, **keywords), batch_size=len(step.kl))
+        return step
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        return self.elbo_step(batch).loss
+
+    def evaluation_step(self, batch: Any, prefix: str) -> Evaluated:
+        """Sampled predictions for a batch, scored and logged: to be called in a ``validation_step`` or ``test_step``.
+
+        Logs ``<prefix>_loss``, minus the predictive log-likelihood, and of classes ``<prefix>_accuracy``, ``_certain``
+        and ``_pavpu``.
+        """
+        found = evaluate(
+            self,
+            self.inputs(batch),
+            lambda outputs: self.log_likelihood(outputs, batch),
+            samples=self.samples,
+            task=self.task,
+            generator=torch.default_generator,
+        )
+        assert found.log_likelihood is not None
+        measures = {"loss": -found.log_likelihood.mean().item()}
+        if self.task == "multiclass":
+            measures |= certainty(found.logits.argmax(-1), found.uncertainty, _labels(batch))
+        logged = {f"{prefix}_{name}": value for name, value in measures.items()}
+        self.log_dict(logged, batch_size=len(found.log_likelihood))
+        return found
+
+    def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> AnyPrediction:
+        """A prediction with p-values."""
+        positional, keywords = arguments(self.inputs(batch))
+        options: dict[str, Any] = {"samples": self.samples, "task": self.task, "generator": torch.default_generator}
+        prediction: AnyPrediction = predict(self, *positional, **options, **keywords)
+        return prediction
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        super().on_before_optimizer_step(optimizer)
+        self.schedule.update()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[STATE] = self.objective.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        if STATE in checkpoint:
+            self.objective.load_state_dict(checkpoint[STATE])
+
+
+def _labels(batch: Any) -> Tensor:
+    labels: Tensor = batch["labels"] if isinstance(batch, Mapping) else batch[1]
+    return labels
+
+
+def _require_lightning(kind: type) -> None:
+    if any(base.__name__ == "LightningModule" for base in kind.__mro__):
+        return
+    if not any(importlib.util.find_spec(package) for package in PACKAGES):
+        raise ImportError(
+            "ELBOMixin needs a LightningModule to go with, but neither lightning nor pytorch_lightning is installed: "
+            "pip install contextual-dropout[lightning]"
+        )
+    raise TypeError(
+        f"{kind.__name__} is no LightningModule: write class {kind.__name__}(ELBOMixin, lightning.LightningModule), or "
+        "pytorch_lightning.LightningModule, whichever's Trainer you use"
+    )
