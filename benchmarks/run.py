@@ -1,6 +1,7 @@
 """All benchmarks of the core in one run on one thread: ``make benchmark``.
 
-Prints ratios (absolute times mean nothing on a shared machine) and writes them to benchmarks/results/core.json.
+Prints ratios (absolute times mean nothing on a shared machine) and writes them to benchmarks/results/core.json; then
+bias and variance of the estimators, into benchmarks/results/variance.json.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import time
 import warnings
 
 import record
+import run_variance
 import torch
 from training_step import cnn_steps, mlp_steps, pseudo_passes
-from variance import gradient_variances
 
 import contextual_dropout as cd
 
@@ -47,15 +48,8 @@ def main() -> None:
             bar = BARS[key].get(name)
             verdict = "" if bar is None else f"   (bar {bar}: {'met' if value <= bar else 'MISSED'})"
             print(f"  {name:36s} {value:5.2f}{verdict}")
-    variances = gradient_variances(repeats=600)
-    reference = variances["sequential-arm"]
-    print("\nVariance of phi's gradient per site, relative to sequential-arm (MLP, batch 128)")
-    relative = {
-        name: [value / base for value, base in zip(row, reference, strict=True)] for name, row in variances.items()
-    }
-    for name, row in relative.items():
-        print(f"  {name:32s} " + "  ".join(f"{value:8.3f}" for value in row))
-    record.write("core", start, ratios=ratios, relative_variance=relative, bars=BARS)
+    record.write("core", start, ratios=ratios, bars=BARS)
+    run_variance.main()
 
 
 if __name__ == "__main__":

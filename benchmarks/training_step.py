@@ -57,6 +57,9 @@ def mlp_steps(rounds: int, reduction: int) -> dict[str, float]:
             "bernoulli, sequential-arm": contextual_mlp("bernoulli", "sequential-arm"),
             "bernoulli, sequential-disarm": contextual_mlp("bernoulli", "sequential-disarm"),
             "bernoulli, sampled-arm": contextual_mlp("bernoulli", "sampled-arm"),
+            "bernoulli, independent-arm": contextual_mlp("bernoulli", "independent-arm"),
+            "bernoulli, straight-through": contextual_mlp("bernoulli", "straight-through"),
+            "bernoulli, concrete": contextual_mlp("bernoulli", "concrete"),
         },
         rounds,
     )
@@ -72,6 +75,9 @@ def cnn_steps(rounds: int) -> dict[str, float]:
             "plain": plain_step(residual_cnn(plain), x, y),
             "bernoulli, sampled-arm (k=1)": contextual_step(bernoulli, x, y, SampledARM(1, arm)),
             "bernoulli, sequential-arm": contextual_step(bernoulli, x, y, SequentialARM(arm)),
+            "bernoulli, independent-arm": contextual_step(bernoulli, x, y, "independent-arm"),
+            "bernoulli, straight-through": contextual_step(bernoulli, x, y, "straight-through"),
+            "bernoulli, concrete": contextual_step(bernoulli, x, y, "concrete"),
             "gaussian, reparameterized": contextual_step(gaussian, x, y, "reparameterized"),
             "gaussian, truncated": contextual_step(gaussian, x, y, "truncated-reparameterized"),
         },
@@ -83,7 +89,11 @@ def cnn_steps(rounds: int) -> dict[str, float]:
 def pseudo_passes(rounds: int) -> dict[str, float]:
     """The 12 pseudo passes of one step on that CNN, relative to 12 naive forward passes."""
     x, y = torch.rand(16, 3, 16, 16), torch.randint(10, (16,))
-    model = residual_cnn(contextual("bernoulli", dim=1))
+    return pseudo_passes_of(residual_cnn(contextual("bernoulli", dim=1)), x, y, rounds)
+
+
+def pseudo_passes_of(model: nn.Module, x: Tensor, y: Tensor, rounds: int, warmup: int = 3) -> dict[str, float]:
+    """One pseudo pass for each site, replayed and computed again, relative to as many forward passes."""
 
     def closure() -> Tensor:
         return -F.cross_entropy(model(x), y, reduction="none")
@@ -99,10 +109,9 @@ def pseudo_passes(rounds: int) -> dict[str, float]:
 
     def naive() -> None:
         with torch.no_grad():
-            for _ in range(12):
+            for _ in cd.sites(model):
                 closure()
 
-    seconds = interleaved(
-        {"naive": naive, "replayed": passes(recorded(True)), "computed again": passes(recorded(False))}, rounds
-    )
+    variants = {"naive": naive, "replayed": passes(recorded(True)), "computed again": passes(recorded(False))}
+    seconds = interleaved(variants, rounds, warmup)
     return {name: value / seconds["naive"] for name, value in seconds.items() if name != "naive"}
