@@ -5,7 +5,8 @@ STAMP := .venv/.installed
 
 # uv finds a local CPU build of torch only when told of PIP_FIND_LINKS (which pip reads by itself).
 FIND_LINKS := $(addprefix --find-links ,$(PIP_FIND_LINKS))
-UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+# Compiled at once: where PYTHONDONTWRITEBYTECODE is set, every process would compile torch anew.
+UV := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python
 
 # Two processes of one thread each: more OpenMP threads than cores are ruinous.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 2
@@ -13,11 +14,11 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 2
 TORCH_PIN := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check benchmark constraints clean
+.PHONY: help setup demo test docs browser check benchmark benchmark-convolutional benchmark-attention reliability constraints clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install the package and its tools in .venv (the other targets do this themselves)
 	@$(BIN)/python -c 'import importlib.util, sys; sys.exit("torchvision is installed in .venv, and its mere presence can break `import torchmetrics`.\nThis project does not need it: $(BIN)/pip uninstall torchvision, or make clean." if importlib.util.find_spec("torchvision") else 0)'
@@ -28,15 +29,36 @@ demo: setup ## watch contextual dropout at work
 test: setup ## tests and doctests
 	$(PYTEST)
 
-check: setup ## all that must pass before a commit: lint, format, types, tests, doctests
+# Not --quiet: mkdocs would then not count the warnings either.
+docs: setup ## the documentation site in site/, warnings being errors; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+browser: ## install Debian's Chromium, which drives the tests of pages, unless there is a browser or no way to
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; \
+	then apt-get update -qq && apt-get install -qq --no-install-recommends chromium >/dev/null \
+	  || echo "Chromium could not be installed with apt-get: the tests that need a browser will say so"; \
+	else echo "no Chromium or Chrome on PATH: install one (on Debian: sudo apt-get install chromium) for the tests of pages"; fi
+
+check: setup ## all that must pass before a commit: lint, format, types, documentation, tests, doctests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
+	$(MAKE) --no-print-directory docs
 	$(PYTEST)
 
 benchmark: setup ## time and variance ratios, measured in one run
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_prediction.py
+
+benchmark-convolutional: setup ## the cost table of ResNet-18 and WRN-28-10 (some 15 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_convolutional.py
+
+benchmark-attention: setup ## what a step of MCAN costs with its 62 sites (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_attention.py
+
+reliability: setup ## kills, hostile files, many processes, long use: the full trial behind docs/reliability.md (half an hour)
+	CONTEXTUAL_DROPOUT_RELIABILITY=full OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 3600 tests/reliability tests/distributed tests/experiments/test_processes.py tests/experiments/test_cluster.py tests/serve/test_visitors.py
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -59,5 +81,5 @@ constraints: ## pin constraints.txt anew to what resolves today (keeps its openi
 	@touch $(STAMP)
 
 clean: ## remove .venv, caches and builds
-	rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

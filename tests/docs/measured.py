@@ -1,0 +1,200 @@
+"""The tables of measured figures in README.md and docs/, made of the tracked records and benchmarks.
+
+Each stands between ``<!-- measured: NAME -->`` and ``<!-- /measured -->``. After runs or benchmarks have been added,
+``python -m tests.docs.measured`` writes them anew; a test holds that they are up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from contextual_dropout.experiments.paper import RESULTS
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/estimators.md", "docs/predicting.md")
+BLOCK = re.compile(r"(<!-- measured: (.+?) -->\n)(.*?)(<!-- /measured -->)", re.DOTALL)
+NONE = "—"
+
+#: The estimators of the README: pseudo passes, whether unbiased, and their names in the benchmarks.
+ESTIMATORS = {
+    "`reparameterized` (Gaussian sites; `auto`)": ("0, one more sweep", "yes", "gaussian, reparameterized"),
+    "`truncated-reparameterized` (Gaussian)": ("0", "no²", "gaussian, truncated"),
+    "`sequential-arm`, `-disarm` (Bernoulli, Algorithm 1; `auto` up to 4 draws)": (
+        "one per site",
+        "yes",
+        "bernoulli, sequential-arm",
+    ),
+    "`sampled-arm`, `-disarm` (Bernoulli; `auto` beyond)": ("k of L", "yes", "bernoulli, sampled-arm (k=1)"),
+    "`independent-arm`, `-disarm` (Bernoulli, Algorithm 2)": ("1", "**no**", "bernoulli, independent-arm"),
+    "`straight-through` (Bernoulli)": ("0", "no³", "bernoulli, straight-through"),
+    "`concrete` (Bernoulli)": ("0, one more sweep", "no", "bernoulli, concrete"),
+}
+#: The rows of the tables of noisy MNIST: all methods of the experiment, in words.
+METHODS = {
+    "mc-bernoulli": "MC dropout, 0.2",
+    "mc-gaussian": "Gaussian dropout, 0.2",
+    "mc-bernoulli-tuned": "MC dropout, rate tuned on validation (.02)",
+    "concrete": "concrete dropout",
+    "bayes-by-backprop": "Bayes by Backprop",
+    "gating": "contextual gating (nothing sampled)",
+    "gating-dropout": "contextual gating, then dropout",
+    "learnable-bernoulli": "a learned rate per unit, without context",
+    "contextual-gaussian": "contextual Gaussian dropout",
+    "contextual-bernoulli-arm": "contextual Bernoulli dropout, ARM (`auto`)",
+    "contextual-bernoulli": "**contextual Bernoulli dropout, `straight-through`**",
+}
+OURS, ARM = "contextual-bernoulli", "contextual-bernoulli-arm"
+#: What the context of our network is worth: the one test that was run with and without it.
+PAIR = {"contextual": "the same, one draw of the noise", "frozen": "that draw, context frozen at each unit's mean"}
+
+Figures = dict[str, float | None]
+
+
+def records(method: str) -> list[dict[str, Any]]:
+    """Of noisy MNIST, one for each seed."""
+    paths = sorted((ROOT / "experiments/results/mnist/noisy" / method).glob("seed-*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def figures(record: dict[str, Any]) -> Figures:
+    """What a run measured on noisy test images; None where a network without samples has no such figure."""
+    test = record["test"]["noise-1"]
+    found = {name: test.get(name) for name in ("accuracy", "log_likelihood", "aurc_p_value", "aurc_entropy")}
+    found |= {name: test[name] for name in ("calibration_error", "brier")}
+    counts = test["pavpu"].get("0.05")
+    if counts is None:
+        return found | dict.fromkeys(("pavpu", "certain", "right", "flagged"))
+    right = counts["accurate_certain"], counts["accurate_uncertain"]
+    wrong = counts["inaccurate_certain"], counts["inaccurate_uncertain"]
+    certain = right[0] + wrong[0]
+    found |= {"pavpu": counts["value"], "certain": 100 * certain / (sum(right) + sum(wrong))}
+    return found | {"right": 100 * right[0] / certain, "flagged": 100 * wrong[1] / sum(wrong)}
+
+
+def values(method: str, name: str) -> list[float]:
+    """A figure of every seed that has it."""
+    return [value for record in records(method) if (value := figures(record)[name]) is not None]
+
+
+def shown(numbers: list[float], decimals: int) -> str:
+    """Mean, and standard deviation where there are several: 88.53 ± 0.10; what is below 1 and no percentage: .344."""
+    if not numbers:
+        return NONE
+    parts = [statistics.mean(numbers), *([statistics.stdev(numbers)] if len(numbers) > 1 else [])]
+    texts = [f"{part:.{decimals}f}" for part in parts]
+    return " ± ".join(re.sub(r"^(-?)0\.", r"\1.", text) if decimals > 2 else text for text in texts)
+
+
+def table(head: list[str], body: list[list[str]]) -> Iterator[str]:
+    """The lines of a table in Markdown."""
+    yield from (f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body))
+
+
+def noisy_mnist() -> Iterator[str]:
+    """Accuracy, PAvPU and log-likelihood beside the paper's; what freezing the context costs; what is missing."""
+    body = []
+    for method in filter(records, METHODS):
+        ours = [shown(values(method, name), n) for name, n in {"accuracy": 2, "pavpu": 2, "log_likelihood": 3}.items()]
+        # The paper's contextual dropout is trained with ARM.
+        paper = {} if method == OURS else RESULTS["noisy"].get(OURS if method == ARM else method, {})
+        printed = ", ".join(f"{paper[name].value:.2f}" for name in ("accuracy", "pavpu-0.05") if name in paper)
+        body.append([METHODS[method], str(len(records(method))), *ours, printed or NONE])
+    runs = [record["contextuality"] for record in records(OURS)]
+    for kind, words in PAIR.items():
+        accuracy, log_likelihood = ([run[name][kind] for run in runs] for name in ("accuracy", "log_likelihood"))
+        body.append([words, str(len(runs)), shown(accuracy, 2), NONE, shown(log_likelihood, 3), NONE])
+    yield from table(["", "seeds", "accuracy", "PAvPU(.05)", "log-likelihood", "paper: accuracy, PAvPU(.05)"], body)
+    missing = [words for method, words in METHODS.items() if not records(method)]
+    if missing:
+        yield from ("", f"Not run yet: {'; '.join(missing)}.")
+
+
+def certain() -> Iterator[str]:
+    """What "certain" is worth at .05, and how well two scores rank the errors."""
+    columns = {"certain": 1, "right": 2, "flagged": 1, "aurc_p_value": 4, "aurc_entropy": 4, "calibration_error": 2}
+    body = [
+        [METHODS[method], *(shown(values(method, name), decimals) for name, decimals in columns.items())]
+        for method in filter(records, METHODS)
+    ]
+    head = ["noisy MNIST, %", "called certain", "right of these", "errors flagged", "AURC by p", "by entropy"]
+    yield from table([*head, "calibration error"], body)
+    passed = {method: 100 - statistics.mean(values(method, "flagged")) for method in (OURS, "mc-bernoulli")}
+    yield ""
+    yield (
+        f"At p < .05, {passed[OURS]:.0f}% of the errors of contextual dropout with straight-through masks are called "
+        f"certain all the same\n(of MC dropout at 0.2: {passed['mc-bernoulli']:.0f}%)."
+    )
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    """What was written down by ``make benchmark``."""
+    found: dict[str, Any] = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def errors() -> Iterator[str]:
+    """The estimators against enumeration."""
+    body = [
+        [name, f"{row['bias']:.2f} ({row['floor']:.2f})", f"{row['sd']:.2f}", f"{row['rmse']:.2f}"]
+        for name, row in benchmark("variance")["errors"].items()
+    ]
+    yield from table(["estimator", "bias (if there were none)", "standard deviation", "root mean squared error"], body)
+
+
+def variance() -> Iterator[str]:
+    """The variance of the estimators on the paper's MLP."""
+    rows = benchmark("variance")["relative_variance"].items()
+    body = [[name, *(f"{value:.2f}" if value >= 0.1 else f"{value:.1g}" for value in row)] for name, row in rows]
+    yield from table(["estimator", "site 1 (784)", "site 2 (300)", "site 3 (100)"], body)
+
+
+def ratios() -> tuple[dict[str, float], dict[str, float]]:
+    """What a training step costs on the MLP and on the CNN, by the same names."""
+    measured = benchmark("core")["ratios"]
+    mlp = {name.replace("sampled-arm", "sampled-arm (k=1)"): value for name, value in measured["mlp"].items()}
+    return mlp, measured["cnn"]
+
+
+def time() -> Iterator[str]:
+    """What was timed, and what was not."""
+    mlp, cnn = ratios()
+    body = [[name, *(f"{each[name]:.2f}" if name in each else NONE for each in (mlp, cnn))] for name in mlp]
+    yield from table(["estimator", "MLP", "CNN"], body)
+    missing = [name for _, _, name in ESTIMATORS.values() if name not in mlp]
+    if missing:
+        yield from ("", f"Not timed yet: {'; '.join(missing)}.")
+
+
+def estimators() -> Iterator[str]:
+    """Passes, bias and cost of all estimators but REINFORCE."""
+    body = [
+        [words, passes, unbiased, *(f"{each[name]:.2f}" if name in each else "not timed yet" for each in ratios())]
+        for words, (passes, unbiased, name) in ESTIMATORS.items()
+    ]
+    yield from table(["estimator", "pseudo passes", "unbiased", "training step¹: MLP", "CNN, 12 sites"], body)
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "noisy MNIST": noisy_mnist,
+    "certain": certain,
+    "errors": errors,
+    "variance": variance,
+    "time": time,
+    "estimators": estimators,
+}
+
+
+def written(text: str) -> str:
+    """A page with its tables as they should be."""
+    return BLOCK.sub(lambda block: "\n".join([block[1], *TABLES[block[2]](), "", block[4]]), text)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,133 @@
+"""The site builds without a warning, needs no network, and documents every public name."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer.main
+from playwright.sync_api import Page, expect
+
+import contextual_dropout
+from contextual_dropout.cli.app import app
+from tests.docs.test_text import CODE
+
+ROOT = Path(__file__).parents[2]
+PUBLIC = ("baselines", "data", "data.vqa", "estimators", "metrics", "models", "schedules", "significance")
+INTEGRATIONS = ("integrations.lightning", "integrations.transformers")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inventory(site: Path) -> dict[str, str]:
+    """What is documented, as ``{name: role}``, and on which page there is an anchor for it."""
+    entries = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
+    found = {}
+    for line in entries.splitlines():
+        name, role, _, location, _ = line.split(maxsplit=4)
+        page, _, anchor = location.partition("#")
+        if f'id="{name if anchor == "$" else anchor}"' in (site / page).read_text(encoding="utf-8"):
+            found[name] = role
+    return found
+
+
+def modules() -> Iterator[ModuleType]:
+    yield contextual_dropout
+    for name in (*PUBLIC, *INTEGRATIONS):
+        yield importlib.import_module(f"contextual_dropout.{name}")
+
+
+@pytest.mark.slow
+def test_every_public_name_is_documented(inventory: dict[str, str]) -> None:
+    missing = []
+    for module in modules():
+        for name in module.__all__:
+            value, public = getattr(module, name), f"{module.__name__}.{name}"
+            if isinstance(value, ModuleType):
+                documented = inventory.get(value.__name__) == "py:module"
+            elif inspect.isclass(value) or inspect.isroutine(value):
+                # A function may share its public name with the module that holds it: then its own name counts.
+                own = f"{value.__module__}.{value.__qualname__}"
+                documented = own in inventory or inventory.get(public, "py:module") != "py:module"
+            else:
+                documented = public in inventory
+            missing += [] if documented else [public]
+    assert missing == []
+
+
+@pytest.mark.slow
+def test_what_the_text_imports_is_documented(inventory: dict[str, str]) -> None:
+    examples = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")]
+    missing = set()
+    for code in (*(code for _, code in CODE), *examples):
+        for node in ast.walk(ast.parse(code)):
+            if not isinstance(node, ast.ImportFrom) or not str(node.module).startswith("contextual_dropout"):
+                continue
+            for name in (each.name for each in node.names):
+                value = getattr(importlib.import_module(str(node.module)), name)
+                names = {f"{node.module}.{name}", f"{getattr(value, '__module__', '')}.{name}"}
+                missing |= set() if names & set(inventory) else {f"{node.module}.{name}"}
+    assert missing == set()
+
+
+@pytest.mark.slow
+def test_every_command_is_documented(site: Path) -> None:
+    page = (site / "api/commands.html").read_text(encoding="utf-8")
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        _, heading, section = page.partition(f'<h2 id="{name}"')
+        assert heading, name
+        section = section.partition("<h2")[0]
+        for parameter in command.params:
+            shown = parameter.name.upper() if parameter.param_type_name == "argument" else parameter.opts[0]
+            assert f"<code>{shown}</code>" in section, f"{name} {shown}"
+
+
+@pytest.mark.slow
+def test_search_works_on_pages_from_the_disk(site: Path, page: Page) -> None:
+    page.goto((site / "api/index.html").as_uri())
+    page.get_by_role("textbox", name="Search").fill("straight-through")
+    found = page.locator(".md-search-result__item h1")
+    expect(found.filter(has_text="Choosing an estimator")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_no_page_asks_the_network_for_anything(site: Path) -> None:
+    fetched = re.compile(r"<(?:script|img|iframe)[^>]*\ssrc=.?(?:https?:)?//|<link[^>]*\shref=.?(?:https?:)?//")
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    assert [page.name for page in pages if fetched.search(page.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.slow
+def test_equations_and_docstrings_are_rendered(site: Path) -> None:
+    how = (site / "how-it-works.html").read_text(encoding="utf-8")
+    assert how.count("<math ") > 40
+    for page in site.rglob("*.html"):
+        text = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert "arithmatex" not in text, page
+        assert not re.search(r":(func|class|mod|data|meth|attr):`|={4,} ={4,}|&gt;&gt;&gt;", text), page
+
+
+@pytest.mark.slow
+def test_results_and_examples_are_pages(site: Path) -> None:
+    for page in (*ROOT.glob("experiments/RESULTS-*.md"), *ROOT.glob("examples/*.py")):
+        built = (site / page.relative_to(ROOT)).with_suffix(".html")
+        assert built.exists()
+        assert built.name in (site / "index.html").read_text(encoding="utf-8"), "not in the navigation"
