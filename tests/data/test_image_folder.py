@@ -104,6 +104,21 @@ def test_labels_of_val_are_those_of_train_even_if_classes_are_missing(tmp_path: 
         ImageFolder(foreign, "val", 8)
 
 
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_class_folder_without_images_is_named(tmp_path: Path, split: str, packed: bool) -> None:
+    root = unpack(image_net(), tmp_path / "some")
+    (root / split / "n00").mkdir()
+    (root / split / "n03" / "images").mkdir(parents=True)
+    (root / split / "n03" / "notes.txt").touch()
+    (root / split / ".cache").mkdir()
+    if packed:
+        with tarfile.open(root := tmp_path / "some.tar.gz", "w:gz") as tar:
+            tar.add(tmp_path / "some", "some")
+    with pytest.raises(DataError, match=rf"folder {split}/n00 has no images \(2 such .* that end in \.jpeg, .*remove"):
+        ImageFolder(root, split, 8)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_data_loader_gives_the_same_images(tmp_path: Path, workers: int, packed: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contextual_dropout.data.errors import DataError
-from contextual_dropout.data.tar import read_tar
+from contextual_dropout.data.tar import read_members
 
 __all__ = ["MAX_FILE", "Files"]
 
@@ -25,18 +25,28 @@ class Files:
         self.root = Path(root).expanduser()
         if not self.root.exists():
             raise DataError(f"{self.root} does not exist: expected a folder with train/ and val/, or a tar of one")
-        self._archive: dict[str, memoryview] | None = None
+        self._archive: tuple[dict[str, memoryview], set[str]] | None = None
 
     def names(self, split: str) -> list[str]:
         """The names of all files of a split, sorted: whatever the file system or the archive says."""
         if self.root.is_dir():
             return sorted(_below(self.root / split, split, DEPTH - 1))
-        return sorted(name for name in self._members() if name.startswith(f"{split}/"))
+        return sorted(name for name in self._members()[0] if name.startswith(f"{split}/"))
+
+    def folders(self, split: str) -> set[str]:
+        """The names of the folders right below that of a split, hidden ones left out."""
+        if self.root.is_dir():
+            inside = self.root / split
+            found = {entry.name for entry in inside.iterdir() if entry.is_dir()} if inside.is_dir() else set[str]()
+        else:
+            paths = [name.split("/") for name in self._members()[1]]
+            found = {path[1] for path in paths if len(path) > 1 and path[0] == split}
+        return {name for name in found if not name.startswith(".")}
 
     def read(self, name: str) -> bytes | memoryview:
         """The content of one of them."""
         if not self.root.is_dir():
-            return self._members()[name]
+            return self._members()[0][name]
         path = self.root / name
         try:
             if not path.is_file():  # a pipe would be waited for, and some devices never end
@@ -47,13 +57,15 @@ class Files:
         except OSError as error:
             raise DataError(f"{path} cannot be read ({error})") from error
 
-    def _members(self) -> dict[str, memoryview]:
+    def _members(self) -> tuple[dict[str, memoryview], set[str]]:
+        """Files and folders of the archive, by their names below the one folder that it may have them all in."""
         if self._archive is None:
-            files = read_tar(self.root)
+            files, folders = read_members(self.root)
             tops = {name.partition("/")[0] for name in files} - {"train", "val"}
             nested = len(tops) == 1 and all(name.startswith(f"{min(tops)}/") for name in files)
             only = f"{min(tops)}/" if nested else ""
-            self._archive = {name.removeprefix(only): content for name, content in files.items()}
+            contents = {name.removeprefix(only): content for name, content in files.items()}
+            self._archive = contents, {name.removeprefix(only) for name in folders}
         return self._archive
 
     def __getstate__(self) -> dict[str, object]:

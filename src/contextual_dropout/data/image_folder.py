@@ -77,6 +77,8 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
         labelled = _labelled(self.files, split)
         train = labelled if split == "train" else _in_folders(self.files.names("train"))
         known = {label for _, label in train or labelled}
+        for part in {"train", split}:
+            _require_images(self.files, part)
         self.classes = tuple(sorted(known))
         index = {name: number for number, name in enumerate(self.classes)}
         if foreign := sorted({label for _, label in labelled} - known):
@@ -175,6 +177,18 @@ def _labelled(files: Files, split: str) -> list[tuple[str, str]]:
             f"{split}/<class>/images/*.JPEG, or val/images/*.JPEG with {ANNOTATIONS}"
         )
     return sorted(found, key=lambda pair: (pair[1], pair[0]))
+
+
+def _require_images(files: Files, split: str) -> None:
+    """Raise a DataError for class folders without images: without one of them, all later classes would move up."""
+    names = files.names(split)
+    if ANNOTATIONS in names:
+        return
+    if empty := sorted(files.folders(split) - {label for _, label in _in_folders(names)}):
+        raise DataError(
+            f"{files.root}: the class folder {split}/{empty[0]} has no images ({len(empty)} such folders in {split}/): "
+            f"expected files that end in {', '.join(SUFFIXES)}; put the images there, or remove the folder"
+        )
 
 
 def _in_folders(names: list[str]) -> list[tuple[str, str]]:

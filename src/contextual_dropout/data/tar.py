@@ -13,7 +13,7 @@ import numpy as np
 from contextual_dropout.data.compressed import read_whole
 from contextual_dropout.data.errors import DataError
 
-__all__ = ["MAX_BYTES", "read_tar"]
+__all__ = ["MAX_BYTES", "read_members", "read_tar"]
 
 #: Archives of more bytes than this, decompressed, are refused: 1 GiB; CIFAR takes about 0.2.
 MAX_BYTES = 2**30
@@ -47,9 +47,16 @@ def read_tar(path: str | os.PathLike[str]) -> dict[str, memoryview]:
         ...     {name: bytes(content[:3]) for name, content in read_tar(archive).items()}
         {'code/tarfile.py': b'#!/'}
     """
+    return read_members(path)[0]
+
+
+def read_members(path: str | os.PathLike[str]) -> tuple[dict[str, memoryview], set[str]]:
+    """The files as of :func:`read_tar`, and the names of the folders that have an entry of their own."""
     content = memoryview(read_whole(path, MAX_BYTES)).toreadonly()
-    files: dict[str, memoryview] = {}
+    files, folders = dict[str, memoryview](), set[str]()
     for member in _members(content, path):
+        if member.isdir():
+            folders.add(member.name.removeprefix("./"))
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
             continue
         name = member.name.removeprefix("./")
@@ -58,7 +65,7 @@ def read_tar(path: str | os.PathLike[str]) -> dict[str, memoryview]:
         files[name] = content[member.offset_data : member.offset_data + member.size]
         if len(files[name]) != member.size:
             raise DataError(f"{path} ends within {name}: the archive is truncated, get it again")
-    return files
+    return files, folders
 
 
 def _members(content: memoryview, path: str | os.PathLike[str]) -> list[tarfile.TarInfo]:
