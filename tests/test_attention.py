@@ -15,6 +15,7 @@ from contextual_dropout.attention import (
     AttentionContext,
     AttentionDropout,
     attention_entropy,
+    pooled_scores,
 )
 
 #: All that depend on the sample.
@@ -49,6 +50,20 @@ class Layered(nn.Module):
     def forward(self, x: Tensor, padded: Tensor | None = None) -> Tensor:
         x = x + self.first(x, x, x, key_padding_mask=padded)[0]
         out: Tensor = self.second(x, x, x, key_padding_mask=padded)[0]
+        return out
+
+
+class Encoded(nn.Module):
+    """torch's own encoder, which makes the padding an additive mask; its sites on features would read padding too."""
+
+    def __init__(self, size: int = 8, heads: int = 2) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(size, heads, 16, dropout=0.3, batch_first=True)
+        layer.dropout = layer.dropout1 = layer.dropout2 = nn.Identity()  # type: ignore[assignment]
+        self.encoder = nn.TransformerEncoder(layer, 2)
+
+    def forward(self, x: Tensor, padded: Tensor | None = None) -> Tensor:
+        out: Tensor = self.encoder(x, src_key_padding_mask=padded)
         return out
 
 
@@ -87,7 +102,7 @@ def test_the_papers_context_is_the_same_for_every_input() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("network", [WrittenOut, Layered])
+@pytest.mark.parametrize("network", [WrittenOut, Layered, Encoded])
 def test_padding_changes_nothing(network: type[nn.Module], kind: str) -> None:
     torch.manual_seed(0)
     model = converted(network(), kind)
@@ -119,6 +134,15 @@ def test_contexts_of_many_queries_fit_into_half_precision(kind: AttentionContext
     attended = Attended(scores.softmax(-1), scores, queries, torch.zeros(1, 500, dtype=torch.bool))
     half = Attended(attended.weights.half(), scores.half(), queries.half(), attended.padded)
     torch.testing.assert_close(CONTEXTS[kind](half), CONTEXTS[kind](attended), rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_scores_where_a_query_has_no_key(dtype: torch.dtype) -> None:
+    """Masked by a very negative number, all keys have the same weight: that says nothing of the scores."""
+    scores = torch.full((1, 1, 2, 3), torch.finfo(dtype).min, dtype=dtype)
+    assert pooled_scores(scores, scores.softmax(-1)).item() == 0
+    scores[0, 0, 0] = 2
+    assert pooled_scores(scores, scores.softmax(-1)).item() == 2
 
 
 def test_entropy_where_a_query_has_no_key() -> None:

@@ -14,7 +14,8 @@ queries    the mean query of each head                               H * d
 weights    the paper's: constant, for comparison only                H
 ========== ========================================================= ==========
 
-Padding has no influence on any of them.
+Padding has no influence on the first three. The paper's mean counts padded queries and keys, as it has to in order to
+be constant: of n keys that are no padding it would be 1 / n, the length of the text.
 """
 
 from __future__ import annotations
@@ -82,13 +83,13 @@ def pooled_scores(scores: Tensor, weights: Tensor, padded: Tensor | None = None)
 
     Args:
         scores: (B, H, N_Q, N_K), before the softmax.
-        weights: after it: a pair without weight does not count.
+        weights: after it: a pair without weight does not count, nor one that has it only because all keys are masked.
         padded: (B, N_Q), True for queries to leave out.
 
     Returns:
         (B, H).
     """
-    counted = weights > 0
+    counted = (weights > 0) & (scores > torch.finfo(scores.dtype).min / 2)
     if padded is not None:
         counted = counted & ~padded[:, None, :, None]
     return _mean(scores.masked_fill(~counted, 0), counted, (-2, -1))

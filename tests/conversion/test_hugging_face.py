@@ -14,13 +14,22 @@ from transformers import (
     BertForSequenceClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
+    DPTConfig,
+    DPTModel,
     GPT2Config,
     GPT2ForSequenceClassification,
     LlamaConfig,
     LlamaForSequenceClassification,
+    PersimmonConfig,
+    PersimmonModel,
+    VideoMAEConfig,
+    VideoMAEModel,
     ViTConfig,
     ViTForImageClassification,
+    YolosConfig,
+    YolosModel,
 )
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import contextual_dropout as cd
 from contextual_dropout.conversion.hugging_face import IMPLEMENTATION
@@ -93,6 +102,61 @@ def test_attention_dropout_alone(build: Callable[[], tuple[Any, dict[str, Tensor
     assert model.config._attn_implementation == before
     with torch.no_grad():
         assert torch.equal(model(**inputs).logits, expected)
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_different_inputs_have_different_rates_at_every_site(
+    build: Callable[[], tuple[nn.Module, dict[str, Tensor]]],
+) -> None:
+    torch.manual_seed(0)
+    model, inputs = build()
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            parameter.data *= 10  # new networks look everywhere alike
+    cd.contextualize(model.eval(), example=inputs, temperature=1.0, initialisation="he")
+    keep = cd.keep_probabilities(model, **inputs)
+    assert len(keep) == 2
+    for each in keep.values():
+        assert min((each[i] - each[j]).abs().max() for i, j in ((0, 1), (0, 2), (1, 2))) > 1e-4
+
+
+SMALL: dict[str, Any] = {"image_size": 8, "patch_size": 4, "attention_probs_dropout_prob": 0.3, **SIZES}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: YolosModel(YolosConfig(**{**SMALL, "image_size": [8, 8]}, num_detection_tokens=2)),
+        lambda: VideoMAEModel(VideoMAEConfig(**SMALL, num_frames=2)),
+        lambda: DPTModel(DPTConfig(**SMALL, is_hybrid=False)),
+        lambda: PersimmonModel(PersimmonConfig(vocab_size=50, attention_dropout=0.3, **SIZES)),
+    ],
+)
+def test_rates_have_many_names(build: Callable[[], nn.Module]) -> None:
+    model = cd.contextualize(build())
+    attention = [site for name, site in cd.sites(model).items() if name.endswith("contextual_dropout")]
+    assert [round(1 - site.prior_keep_probability.item(), 3) for site in attention] == [0.3, 0.3]
+
+
+class RenamedAttention(nn.Module):
+    """Of a model whose rate has a name of its own."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config, self.loss_of_weights = config, 0.3
+
+    def forward(self, x: Tensor) -> Any:
+        attend = ALL_ATTENTION_FUNCTIONS["eager"]
+        return attend(self, x, x, x, None, dropout=self.loss_of_weights if self.training else 0.0)
+
+
+def test_attention_of_an_unknown_rate_is_reported() -> None:
+    model = nn.Sequential(nn.Dropout(0.2), RenamedAttention(BertConfig()))
+    with pytest.warns(cd.ConversionWarning, match="no name that we know"):
+        cd.contextualize(model)
+    assert list(cd.sites(model)) == ["0"]
+    again = nn.Sequential(RenamedAttention(BertConfig()))
+    assert len(cd.sites(cd.contextualize(again, p=0.2))) == 1
 
 
 @pytest.mark.parametrize("kind", ["entropy", "scores", "queries"])

@@ -8,7 +8,8 @@ from torch import nn
 
 import contextual_dropout as cd
 from contextual_dropout.models import mcan
-from contextual_dropout.models.mcan import OVERRIDES
+from contextual_dropout.models.mcan import OVERRIDES, AttentivePooling
+from contextual_dropout.models.transformer import SelfAttention
 
 
 def tiny(**options: object) -> nn.Module:
@@ -59,6 +60,27 @@ def test_padding_changes_nothing(context: str) -> None:
         torch.testing.assert_close(model(more, longer), model(features, question))
         keep = cd.keep_probabilities(model, features, question)
     assert all(each.std(0).max() > 1e-4 for each in keep.values())
+
+
+def test_padding_in_half_precision() -> None:
+    """What masks it must be a number there: the least that the precision has."""
+    torch.manual_seed(0)
+    x, padded = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True]] * 2)
+    blocks: list[nn.Module] = [SelfAttention(8, 2, 0.1), AttentivePooling(8, 4, 5, 0.1)]
+    with torch.no_grad():
+        for block in blocks:
+            expected = block.eval()(x, padded)
+            torch.testing.assert_close(block.half()(x.half(), padded).float(), expected, atol=0.01, rtol=0.01)
+
+
+def test_attention_dropout_alone_is_alive() -> None:
+    plain, weights = tiny(p=0.0), r".*\.(attention|guided)\.dropout\.dropout"
+    model = cd.contextualize(plain, replace=weights, p=0.3, example=inputs()).eval()
+    assert [site.features for site in cd.sites(model).values()] == [4] * 6
+    with torch.no_grad():
+        result = cd.probe(model, *inputs(8))
+        assert not torch.equal(*cd.predict(model, *inputs(8), samples=2).samples)
+    assert all(site.spread > 0 for site in result.sites.values())
 
 
 def test_one_backward_pass_reaches_everything() -> None:

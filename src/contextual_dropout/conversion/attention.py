@@ -44,8 +44,7 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
         q, k, v = (self._heads(t) for t in self._project(*inputs))  # (B, H, N, E / H)
         scores = _masked(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]), attn_mask, key_padding_mask)
         weights = scores.softmax(-1)
-        padded = key_padding_mask if query is key else None
-        padded = None if padded is None or padded.dtype is not torch.bool else padded
+        padded = _padding(key_padding_mask) if query is key else None
         if not need_weights:  # as torch does then: a query that may look at no key sees zeros
             weights = weights.nan_to_num()
         dropped = masked_attention(self.contextual_dropout, Attended(weights, scores, q, padded))
@@ -68,6 +67,11 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
     def _heads(self, t: Tensor) -> Tensor:
         batch, length, _ = t.shape
         return t.view(batch, length, self.num_heads, -1).transpose(1, 2)
+
+
+def _padding(mask: Tensor | None) -> Tensor | None:
+    """Which keys are padding, (B, N_K). ``nn.TransformerEncoder`` makes an additive mask of a boolean one."""
+    return mask if mask is None or mask.dtype is torch.bool else mask == -math.inf
 
 
 def _masked(scores: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor:

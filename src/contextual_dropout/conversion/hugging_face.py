@@ -26,30 +26,45 @@ __all__ = ["IMPLEMENTATION", "attention_drop_rate", "is_attention", "rate_holder
 IMPLEMENTATION = "contextual_dropout"
 #: The attributes under which an attention module has its site and remembers the implementation that was used before.
 SITE, BEFORE = "contextual_dropout", "contextual_dropout_before"
-#: Under which of these names models keep the rate of the dropout on the weights, as a number or in a dropout layer.
-RATES = ("attention_dropout", "attn_dropout", "dropout")
+#: Under which of these names attention modules, or else their configurations, have the rate of the dropout on the
+#: weights, as a number or in a dropout layer; that which may mean another dropout comes last.
+RATES = (
+    *("attention_dropout", "attn_dropout", "attn_drop", "attention_probs_dropout_prob"),
+    *("dropout_prob", "dropout_p", "dropout"),
+)
 
 
 def is_attention(module: nn.Module) -> bool:
     """Whether a module's forward asks the attention interface of ``transformers`` for its attention."""
     if "transformers" not in sys.modules or not hasattr(module, "config"):
         return False
-    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
-    return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
+    return "ALL_ATTENTION_FUNCTIONS" in _names_in_forward(module)
 
 
-def attention_drop_rate(module: nn.Module) -> float:
-    """The rate of the dropout on the weights."""
-    for name in RATES:
-        rate = getattr(getattr(module, name, None), "p", getattr(module, name, None))
-        if isinstance(rate, int | float):
-            return float(rate)
-    return 0.0
+def attention_drop_rate(module: nn.Module) -> float | None:
+    """The rate of the dropout on the weights: 0 where there is none, None where it is under no name that we know."""
+    found = _rate(module)
+    if found is not None:
+        return float(getattr(found, "p", found))
+    return None if "training" in _names_in_forward(module) else 0.0
 
 
 def rate_holder(module: nn.Module) -> nn.Module | None:
     """The dropout layer of an attention module that is never called: the module only reads its rate."""
-    return next((child for name, child in module.named_children() if name in RATES and hasattr(child, "p")), None)
+    found = _rate(module)
+    return found if isinstance(found, nn.Module) else None
+
+
+def _rate(module: nn.Module) -> Any:
+    """What the module's forward reads the rate from: a number, or a layer that has it."""
+    names = [name for name in RATES if name in _names_in_forward(module)]
+    found = (getattr(holder, name, None) for name in names for holder in (module, module.config))
+    return next((each for each in found if isinstance(getattr(each, "p", each), int | float)), None)
+
+
+def _names_in_forward(module: nn.Module) -> tuple[str, ...]:
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    return () if code is None else code.co_names
 
 
 def use_site(model: nn.Module, module: nn.Module, site: nn.Module) -> None:

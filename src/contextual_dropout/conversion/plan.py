@@ -49,11 +49,11 @@ class Plan:
 def has_dropout(name: str, module: nn.Module) -> bool:
     """Whether dropout is applied in this very module."""
     inside = isinstance(module, nn.MultiheadAttention | nn.RNNBase) or hugging_face.is_attention(module)
-    return isinstance(module, _DropoutNd) or (inside and drop_rate(module) > 0)
+    return isinstance(module, _DropoutNd) or (inside and drop_rate(module) != 0)
 
 
-def drop_rate(module: nn.Module) -> float:
-    """The drop rate that a module was built with; 0 if it has none."""
+def drop_rate(module: nn.Module) -> float | None:
+    """The drop rate that a module was built with; 0 if it has none, None if it has one that cannot be found."""
     if hugging_face.is_attention(module):
         return hugging_face.attention_drop_rate(module)
     rate = module.p if isinstance(module, _DropoutNd) else getattr(module, "dropout", 0.0)
@@ -88,8 +88,9 @@ def make_plan(
         else:
             continue
         rate = p if p is not None else drop_rate(module) if placement is not After else 0.2
-        reason = _obstacle(module, placement, rate)
-        if reason:
+        if rate is None:
+            left[name] = "its drop rate is under no name that we know; give p= to convert it"
+        elif reason := _obstacle(module, placement, rate):
             left[name] = reason
         else:
             items.append(Item(name, aliases, module, placement, rate, batch_axis(model, name)))

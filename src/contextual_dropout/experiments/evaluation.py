@@ -17,6 +17,7 @@ from contextual_dropout.data.lookup import Lookup, noise_on_regions
 from contextual_dropout.data.noise import noise_generator
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.examples import Examples, normaliser
+from contextual_dropout.experiments.questions import QuestionExamples
 from contextual_dropout.experiments.seeds import derived_seed
 from contextual_dropout.experiments.tasks import task_named
 from contextual_dropout.metrics import (
@@ -110,6 +111,8 @@ def evaluate(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[d
     for name, x in examples.ood.items():
         noisy = next(noisy_inputs(x, config.noise_sd, config, OTHER_NOISE_SEED))
         result["ood"][name] = _detection(inside, sampled(model, noisy, config, OTHER_DRAW))
+    if isinstance(examples, QuestionExamples) and examples.skipped:
+        result["skipped"] = examples.skipped
     return result, predictions
 
 

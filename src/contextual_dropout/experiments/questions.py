@@ -1,22 +1,23 @@
 """The data of runs on visual question answering.
 
-========== ===================================================== ==========================
-easy-vqa   a coloured shape; 13 answers, one of them right       patches of 16 by 16 pixels
-daquar     photographs of rooms; one or several right answers    patches of 20 by 20 pixels
-vqa-v2     photographs; ten human answers                        bottom-up regions
-========== ===================================================== ==========================
+============= ===================================================== ==========================
+easy-vqa      a coloured shape; 13 answers, one of them right       patches of 16 by 16 pixels
+daquar        photographs of rooms; one or several right answers    patches of 20 by 20 pixels
+vqa-v2        photographs; ten human answers                        bottom-up regions
+vqa-v2-sound  the same without bad records, which are counted       bottom-up regions
+============= ===================================================== ==========================
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from contextual_dropout.data import DataError
-from contextual_dropout.data.locate import locate_folder
 from contextual_dropout.data.lookup import Lookup, Rows
 from contextual_dropout.data.vqa import (
     ANSWER_TYPES,
@@ -32,36 +33,57 @@ from contextual_dropout.data.vqa import (
     easy_vqa,
     evaluated,
     mcan_answers,
+    normalized,
     patches,
     soft_targets,
     vqa_v2,
 )
+from contextual_dropout.data.vqa.answers import Prepare
+from contextual_dropout.data.vqa.records import OnBad, vqa_v2_files
 from contextual_dropout.data.vqa.words import WordVocabulary
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ConfigError, ExperimentError
 from contextual_dropout.experiments.examples import Examples
 
-__all__ = ["QUESTION_DATA", "load_question_examples", "questions_tested_on"]
+__all__ = ["QUESTION_DATA", "QuestionExamples", "load_question_examples", "questions_tested_on"]
 
 Directory = str | os.PathLike[str] | None
 #: The side of the patches that stand for regions.
 PATCH = {"easy-vqa": 16, "daquar": 20}
 #: Every so many-th image is held out for validation: questions on one image stay together.
 HELD_OUT = 4
+#: That each predicted probability takes: three copies in double precision while they are made, measured and kept.
+BYTES = 24
 
 
-def load_question_examples(config: RunConfig, directory: Directory = None) -> Examples:
-    """Questions, regions of their images and soft answers, as the configuration asks for them."""
+@dataclass(frozen=True)
+class QuestionExamples(Examples):
+    """Examples of which some records of the files may have been left out.
+
+    Attributes:
+        skipped: of the training and the test questions, how many and why; nothing of parts that are complete.
+    """
+
+    skipped: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def load_question_examples(config: RunConfig, directory: Directory = None) -> QuestionExamples:
+    """Questions, regions of their images and soft answers, as the configuration asks for them.
+
+    Raises:
+        ConfigError: the network knows too few words, or predictions of so many test questions would not fit in memory.
+    """
     train, test, answers = _LOADERS[config.data](config, directory)
     train, test = _chosen(train, config.train_examples), _chosen(test, config.test_examples)
+    _require_memory(config, len(test[0]), len(answers))
     words = build_words(_texts(train[0]))
     if len(words) > (known := config.network_options.get("words", 0)):
         raise ConfigError(
             f"the questions of {config.data} have {len(words)} words: set network_options.words to that, not {known}"
         )
-    x, y, beside = _tensors(train, words, answers)
-    test_x, test_y, test_beside = _tensors(test, words, answers)
-    return Examples(
+    x, y, beside = _tensors(train, words, answers, normalized)
+    test_x, test_y, test_beside = _tensors(test, words, answers, evaluated)
+    return QuestionExamples(
         x,
         y,
         test_x,
@@ -72,6 +94,7 @@ def load_question_examples(config: RunConfig, directory: Directory = None) -> Ex
         test_beside=(test_beside,),
         test_groups=test[0].answer_types,
         group_names=ANSWER_TYPES,
+        skipped={name: bad for name, part in (("train", train), (config.split, test)) if (bad := _skipped(part))},
     )
 
 
@@ -109,14 +132,14 @@ def _patched(asked: VisualQuestions, name: str) -> Lookup:
     return Lookup(2 * patches(asked.images[..., :height, :width], size) - 1, asked.rows)
 
 
-def _vqa_v2(config: RunConfig, directory: Directory) -> tuple[Part, Part, AnswerVocabulary]:
+def _vqa_v2(config: RunConfig, directory: Directory, on_bad: OnBad) -> tuple[Part, Part, AnswerVocabulary]:
     answers = mcan_answers(directory)
     if config.split == "validation":
         raise ConfigError("vqa-v2 is validated on its own val part, whose answers are public: set split to test")
     parts = []
     for split in ("train", "val"):
-        features = NpzFeatures(locate_folder("vqa-v2", directory) / f"features-{split}")
-        asked = vqa_v2(split, directory, images=features.image_ids, on_bad="skip")
+        features = NpzFeatures(vqa_v2_files(split, directory)[0].parent / f"features-{split}")
+        asked = vqa_v2(split, directory, images=features.image_ids, on_bad=on_bad)
         ids = sorted(features.image_ids)
         row = {image: number for number, image in enumerate(ids)}
         rows = torch.tensor([row[record.image_id] for record in asked.records])
@@ -146,7 +169,8 @@ class _OnDisk(Rows):
 _LOADERS: dict[str, Callable[[RunConfig, Directory], tuple[Part, Part, AnswerVocabulary]]] = {
     "easy-vqa": _easy_or_daquar,
     "daquar": _easy_or_daquar,
-    "vqa-v2": _vqa_v2,
+    "vqa-v2": partial(_vqa_v2, on_bad="raise"),
+    "vqa-v2-sound": partial(_vqa_v2, on_bad="skip"),
 }
 #: The data sets of questions.
 QUESTION_DATA = tuple(_LOADERS)
@@ -157,21 +181,43 @@ def _chosen(part: Part, count: int | None) -> Part:
     asked, lookup = part
     if count is None or count >= len(asked):
         return part
-    if not isinstance(asked, VisualQuestions):
-        raise DataError("of vqa-v2 all questions are read: leave train_examples and test_examples out")
     chosen = torch.randperm(len(asked), generator=torch.Generator().manual_seed(0))[:count].sort().values
     return asked.subset(chosen.tolist()), Lookup(lookup.table, lookup.rows[chosen])
+
+
+def _skipped(part: Part) -> dict[str, int]:
+    asked, _ = part
+    return asked.skipped if isinstance(asked, Questions) else {}
 
 
 def _texts(asked: Asked) -> Sequence[str]:
     return asked.texts if isinstance(asked, Questions) else asked.questions
 
 
-def _tensors(part: Part, words: WordVocabulary, answers: AnswerVocabulary) -> tuple[Lookup, Tensor, Tensor]:
+def _require_memory(config: RunConfig, questions: int, answers: int) -> None:
+    """All samples of all answers are kept until figures are taken of them: say what does not fit before training."""
+    draws = sum(config.noise_draws if sd > 0 else 1 for sd in {config.noise_sd, *config.test_noise_sd})
+    each, memory = BYTES * draws * config.samples * answers, _memory()
+    if each * questions > memory:
+        raise ConfigError(
+            f"{config.samples} samples of {answers:,} answers to {questions:,} test questions take about "
+            f"{each * questions / 1e9:.0f} GB of memory, and there are {memory / 1e9:.0f}: set test_examples to "
+            f"{memory // each:,} or less"
+        )
+
+
+def _memory() -> int:
+    """Bytes that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _tensors(
+    part: Part, words: WordVocabulary, answers: AnswerVocabulary, prepare: Prepare
+) -> tuple[Lookup, Tensor, Tensor]:
     """Regions, soft answers (N, 2, S) and word numbers (N, T)."""
     asked, lookup = part
-    if isinstance(asked, Questions):  # the paper's accuracy, min(n / 3, 1), of answers as the official program compares
-        targets = soft_targets(asked.answers, answers, capped, evaluated)
+    if isinstance(asked, Questions):  # the paper's accuracy, min(n / 3, 1)
+        targets = soft_targets(asked.answers, answers, capped, prepare)
     else:
         targets = soft_targets(asked.answers, answers, any_match)
     return lookup, torch.stack([targets.answers.float(), targets.scores], 1), words.encode(_texts(asked))

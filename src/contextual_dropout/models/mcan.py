@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -69,7 +70,7 @@ class AttentivePooling(nn.Module):
 
     def forward(self, x: Tensor, padded: Tensor) -> Tensor:
         logits = self.logit(self.dropout(F.relu(self.score(x)), padded))  # (B, N, 1)
-        weights = logits.masked_fill(padded.unsqueeze(-1), -1e9).softmax(1)
+        weights = logits.masked_fill(padded.unsqueeze(-1), torch.finfo(logits.dtype).min).softmax(1)
         merged: Tensor = self.merge((weights * x).sum(1))
         return merged
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -34,7 +35,7 @@ class Attention(nn.Module):
         q, k, v = (self._heads(part) for part in (self.query(x), self.key(memory), self.value(memory)))
         scores = q @ k.mT / math.sqrt(q.shape[-1])
         if memory_padded is not None:
-            scores = scores.masked_fill(memory_padded[:, None, None, :], -1e9)
+            scores = scores.masked_fill(memory_padded[:, None, None, :], torch.finfo(scores.dtype).min)
         weights = self.dropout(scores.softmax(-1), scores, q, padded)
         merged: Tensor = self.merge((weights @ v).transpose(1, 2).flatten(2))
         return merged

@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import torch
@@ -25,7 +26,7 @@ from contextual_dropout.data.vqa.answers import ANSWER_TYPES, AnswerType, normal
 from contextual_dropout.data.vqa.json_files import MalformedError, number, read_json, string
 from contextual_dropout.data.vqa.locate import Directory, locate_files
 
-__all__ = ["HUMANS", "OnBad", "Question", "Questions", "read_questions", "vqa_v2", "vqa_v2_subset"]
+__all__ = ["HUMANS", "OnBad", "Question", "Questions", "read_questions", "vqa_v2", "vqa_v2_files", "vqa_v2_subset"]
 
 OnBad = Literal["raise", "skip"]
 
@@ -66,6 +67,10 @@ class Questions:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def subset(self, indices: Sequence[int]) -> Questions:
+        """The questions of these indices, in their order."""
+        return replace(self, records=tuple(self.records[index] for index in indices))
 
     @property
     def texts(self) -> list[str]:
@@ -167,12 +172,22 @@ def vqa_v2(
         answers: as there.
         on_bad: as there.
     """
+    questions, annotations = vqa_v2_files(split, directory)
+    return read_questions(questions, annotations, images=images, answers=answers, on_bad=on_bad)
+
+
+def vqa_v2_files(split: str, directory: Directory | None = None) -> tuple[Path, ...]:
+    """The official files of the questions and of the annotations.
+
+    Args:
+        split: as for :func:`vqa_v2`.
+        directory: as there.
+    """
     if split not in SPLITS:
         raise DataError(f"vqa-v2 has no split {split!r}: expected one of {', '.join(SPLITS)}")
     part = SPLITS[split]
     names = (f"v2_OpenEnded_mscoco_{part}_questions.json", f"v2_mscoco_{part}_annotations.json")
-    paths = locate_files("vqa-v2", names, directory)
-    return read_questions(*paths, images=images, answers=answers, on_bad=on_bad)
+    return locate_files("vqa-v2", names, directory)
 
 
 def vqa_v2_subset(split: str, directory: Directory | None = None, *, on_bad: OnBad = "raise") -> Questions:
