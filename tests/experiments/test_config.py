@@ -146,6 +146,8 @@ def test_names_do_not_lead_out_of_the_folder_of_results(field: str, name: object
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"split": "tset"},
+        {"split": None},
         {"noise_sd": float("nan")},
         {"p": float("inf")},
         {"hidden": [1.5]},
@@ -208,3 +210,30 @@ def test_every_packaged_run_can_be_built(name: str) -> None:
             optimizer = build_optimizer(config, model)
             trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             assert len(trained) == sum(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_presets_of_two_experiments_do_not_share_a_folder() -> None:
+    owners: dict[str, set[str]] = {}
+    for name in experiment_names():
+        for preset in load_experiment(name).presets.values():
+            owners.setdefault(preset.get("name", name), set()).add(name)
+    assert {folder: names for folder, names in owners.items() if len(names) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "method", "seconds_per_step", "minutes"),
+    [
+        ("cifar10", "noisy", "mc-bernoulli", 0.28, 2.5),
+        ("tiny-imagenet", "pretrained", "plain", 1.6, 15),
+        ("tiny-imagenet", "finetuned", "contextual-gaussian", 1.6, 2.5),
+    ],
+)
+def test_a_run_on_a_processor_can_be_afforded(
+    name: str, setting: str, method: str, seconds_per_step: float, minutes: float
+) -> None:
+    """By what a plain step was measured to take."""
+    config = load_experiment(name).run(setting, method, 0, "cpu")
+    assert config.train_examples is not None
+    steps = config.epochs * -(-config.train_examples // config.batch_size)
+    assert steps * seconds_per_step <= 60 * minutes
+    assert all(milestone < config.epochs for milestone in config.optimizer["milestones"])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+import torch
 
 from contextual_dropout.experiments import ensembles
 from contextual_dropout.experiments.ensembles import ensemble_records
 from contextual_dropout.experiments.errors import Busy
 from contextual_dropout.experiments.files import locked
+from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.run import run
 from tests.experiments.tiny import folders, tiny
 
@@ -21,6 +24,9 @@ def test_only_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ensembles, "PATIENCE", 0.2)
     with locked(results.work / "tiny/noisy/contextual/lock"), pytest.raises(Busy):
         ensemble_records([config], results)
+    elsewhere = Results(results.records, tmp_path / "other work")
+    with elsewhere.locked("tiny/noisy/contextual"), pytest.raises(Busy):
+        ensemble_records([config], results)
     record = results.path(config).with_name("ensemble.json")
     assert not record.exists()
     left = record.with_name(".ensemble.json.123.tmp")
@@ -28,6 +34,22 @@ def test_only_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert ensemble_records([config], results) == ["tiny/noisy/contextual"]
     assert record.exists()
     assert not left.exists()
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_all_ensembles_of_a_few_networks_count(count: int) -> None:
+    for size in range(1, count + 1):
+        assert ensembles._subsets(count, size) == list(itertools.combinations(range(count), size))
+
+
+def test_of_many_networks_some_ensembles_count() -> None:
+    assert len(ensembles._subsets(100, 1)) == len(set(ensembles._subsets(60, 30))) == 100
+    assert ensembles._subsets(60, 30) == ensembles._subsets(60, 30)
+    assert all(len(set(subset)) == 30 for subset in ensembles._subsets(60, 30))
+    members = [[torch.rand(2, 8, 3, dtype=torch.float64).softmax(-1)] for _ in range(10)]
+    labels = torch.zeros(8, dtype=torch.long)
+    of_size = {size: ensembles._of_size(members, size, labels, "classification") for size in (1, 2, 5, 10)}
+    assert {size: values["subsets"] for size, values in of_size.items()} == {1: 10, 2: 45, 5: 100, 10: 1}
 
 
 def test_where_nothing_was_kept_nothing_is_made(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import threading
 import time
 from pathlib import Path
@@ -147,6 +150,18 @@ def test_a_run_never_takes_a_part_of_a_file_for_the_whole(tmp_path: Path) -> Non
     results.path(config).write_text("[]")
     with pytest.raises(ExperimentError, match="no record of a run"):
         results.read(config)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(file: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    said = pytest.raises(ExperimentError, match=r"lock cannot be locked .*: its file system has no locks")
+    with said as caught, locked(tmp_path / "lock", patience=60):
+        pass
+    assert not isinstance(caught.value, Busy)
 
 
 def test_who_is_patient_waits_for_the_lock(tmp_path: Path) -> None:

@@ -116,12 +116,12 @@ def test_the_runner_and_torchrun_do_the_same_and_go_on_after_a_kill(tmp_path: Pa
     assert process.returncode == 0, output
     assert output.count("pair/noisy/contextual/seed-0: accuracy") == 1  # one process speaks
     assert result(torn) == result(whole)
+    assert [point["epoch"] for point in result(whole)[0]["history"]] == [100, 200]
     claim = (
         "A run on two processes has the same bytes whether the runner or torchrun started it, and after torchrun was "
         "killed; batches are divided unequally, one leaves a process without a row."
     )
     record("processes", "two-starters", claim, {"epochs": 200, "kills": 1})
-    assert [point["epoch"] for point in result(whole)[0]["history"]] == [100, 200]
 
 
 def test_a_killed_process_ends_the_run_with_a_message(tmp_path: Path) -> None:

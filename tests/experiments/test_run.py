@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import nn
 
 from contextual_dropout.data import DataError
 from contextual_dropout.experiments import training
 from contextual_dropout.experiments.contextuality import contextuality
-from contextual_dropout.experiments.errors import Busy
+from contextual_dropout.experiments.errors import Busy, ConfigError, ExperimentError
 from contextual_dropout.experiments.evaluation import evaluate, figures, sampled
 from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.files import locked
+from contextual_dropout.experiments.files import load_tensors, locked, sha256_of
 from contextual_dropout.experiments.methods import build_model
 from contextual_dropout.experiments.networks import load_network
+from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.run import run
 from tests.experiments.tiny import comparable, folders, tiny
 
@@ -133,6 +135,31 @@ def test_two_processes_do_not_work_on_the_same_run(tmp_path: Path) -> None:
         run(tiny(), results)
 
 
+def test_not_even_with_only_the_records_in_common(tmp_path: Path) -> None:
+    """Each would remove what the other is writing beside the record."""
+    one, other = (Results(tmp_path / "records", tmp_path / work) for work in ("one", "other"))
+    refused: list[str] = []
+
+    def progress(epoch: int) -> None:
+        if epoch == 1:
+            with pytest.raises(Busy, match="another process"):
+                run(tiny(), other)
+            refused.append(tiny().name)
+
+    run(tiny(), one, progress=progress)
+    assert refused == [tiny().name]
+    assert run(tiny(), other, progress=stop_at(0)) == one.read(tiny())
+
+
+def test_git_sees_records_only(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    run(tiny(epochs=1), Results(tmp_path / "records", tmp_path / ".git" / "work"))
+    command = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"]
+    seen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    folder = "?? records/tiny/noisy/contextual"
+    assert seen.splitlines() == [f"{folder}/curves/seed-0.json", f"{folder}/seed-0.json"]
+
+
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     results = folders(tmp_path)
     with pytest.raises(Interrupted):
@@ -141,6 +168,119 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"checkpoint\.pt cannot be read as a checkpoint .* delete it"):
         run(tiny(), results)
+
+
+def without(state: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name != key}
+
+
+OTHER_CONTENT: dict[str, Any] = {
+    "no optimizer": lambda state: without(state, "optimizer"),
+    "another network": lambda state: state | {"model": nn.Linear(2, 2).state_dict()},
+    "another optimizer": lambda state: state | {"optimizer": {"state": {}, "param_groups": []}},
+    "a list": lambda state: state | {"model": []},
+    "an epoch beyond the last": lambda state: state | {"epoch": 8},
+    "no number of epochs": lambda state: state | {"epoch": "five"},
+}
+
+
+@pytest.mark.parametrize("change", OTHER_CONTENT)
+def test_a_checkpoint_of_something_else_is_named(tmp_path: Path, change: str) -> None:
+    results = folders(tmp_path)
+    with pytest.raises(Interrupted):
+        run(tiny(), results, progress=stop_at(5))
+    checkpoint = results.work / tiny().name / "checkpoint.pt"
+    torch.save(OTHER_CONTENT[change](load_tensors(checkpoint)), checkpoint)
+    with pytest.raises(ExperimentError, match=r"checkpoint\.pt does not fit the run \(.*\): delete it to start anew$"):
+        run(tiny(), results)
+
+
+PLAIN: dict[str, Any] = {"conversion": "none", "options": {}, "objective": {}, "p": 0.0, "noise_sd": 0.0}
+
+
+def test_the_last_batches_of_an_epoch_count_as_the_others_do() -> None:
+    """Three batches of a third each, though four were to be summed, are the whole batch."""
+    networks = []
+    for size, accumulate in ((240, 1), (80, 4)):
+        options = {"batch_size": size, "accumulate": accumulate, "optimizer": {"name": "sgd", "lr": 0.1}, **PLAIN}
+        config = tiny(train_examples=240, **options)
+        fabric = Fabric(accelerator="cpu", devices=1)
+        trained = training.Training(config, load_examples(config), fabric)
+        trained.run_epoch()
+        networks.append(torch.cat([parameter.detach().flatten() for parameter in trained.model.parameters()]))
+    torch.testing.assert_close(networks[0], networks[1])
+
+
+#: Steps so long that numbers overflow.
+DIVERGING: dict[str, tuple[dict[str, Any], str]] = {
+    "in the last step": ({"epochs": 1, "batch_size": 256}, r"diverged in epoch 1 \(some of [01]\.\w+ is NaN"),
+    "in the last step of an epoch": ({"epochs": 2, "batch_size": 256}, r"diverged in epoch 1 \(some of [01]\.\w+ is"),
+    "within an epoch": ({"epochs": 2, "batch_size": 128}, r"diverged in epoch 1 \(the log-likelihood of example 0"),
+}
+
+
+@pytest.mark.parametrize("method", ["contextual", "mc"])
+@pytest.mark.parametrize("when", DIVERGING)
+def test_a_training_that_diverges_says_so_each_time(tmp_path: Path, when: str, method: str) -> None:
+    changes, said = DIVERGING[when]
+    config = tiny(method, optimizer={"name": "sgd", "lr": 1e300}, **METHODS[method], **changes)
+    for _ in range(2):
+        with pytest.raises(ExperimentError, match=rf"{said}.*: choose a smaller learning rate"):
+            run(config, folders(tmp_path))
+
+
+def test_a_checkpoint_of_a_training_that_diverged_is_named(tmp_path: Path) -> None:
+    results = folders(tmp_path)
+    with pytest.raises(Interrupted):
+        run(tiny(), results, progress=stop_at(7))
+    checkpoint = results.work / tiny().name / "checkpoint.pt"
+    state = load_tensors(checkpoint)
+    state["model"]["1.bias"].fill_(torch.nan)
+    torch.save(state, checkpoint)
+    with pytest.raises(ExperimentError, match=r"checkpoint\.pt is of a training that had diverged .*; delete it"):
+        run(tiny(), results)
+
+
+def test_predictions_without_figures_are_those_of_a_training_that_diverged(tmp_path: Path) -> None:
+    """The parameters are numbers still, but labels have probability 0."""
+    config = tiny(epochs=1, batch_size=256, optimizer={"name": "sgd", "lr": 1e10})
+    for _ in range(2):
+        with pytest.raises(ExperimentError, match=r"is trained, but .* its training diverged, it seems; choose"):
+            run(config, folders(tmp_path))
+
+
+def test_a_run_says_which_weights_it_started_from(tmp_path: Path) -> None:
+    results, plain = folders(tmp_path), tiny("plain", **PLAIN)
+    tuned = tiny("tuned", start_from="{experiment}/noisy/plain/seed-{seed}")
+    assert "start" not in run(plain, results)
+    weights = results.work / plain.name / "model.safetensors"
+    expected = {"sha256": sha256_of(weights)}
+    with pytest.raises(Interrupted):
+        run(tuned, results, progress=stop_at(5))
+    results.path(plain).unlink()
+    run(tiny("plain", **PLAIN | {"p": 0.1}), results)  # others take the place of the weights
+    assert sha256_of(weights) != expected["sha256"]
+    assert run(tuned, results)["start"] == expected
+    pretrained = tiny("pretrained", weights=str(weights))
+    assert run(pretrained, results)["start"] == {"sha256": sha256_of(weights)}
+
+
+def test_weights_of_another_network_are_named(tmp_path: Path) -> None:
+    results, plain = folders(tmp_path), tiny("plain", epochs=1, **PLAIN)
+    run(plain, results)
+    tuned = tiny("tuned", hidden=(12,), start_from=plain.name)
+    with pytest.raises(
+        ExperimentError, match=r"tuned/seed-0 cannot start from .*model\.safetensors does not fit(.|\n)*16"
+    ):
+        run(tuned, results)
+
+
+@pytest.mark.parametrize(
+    "template", ["{x}", "{", "{}", "{seed.real}", "/etc/{seed}", "../{seed}", "a/../../b", "a\0", ""]
+)
+def test_a_start_that_is_no_run_is_refused(tmp_path: Path, template: str) -> None:
+    with pytest.raises(ConfigError, match="start_from must be the name of a run"):
+        run(tiny(start_from=template), folders(tmp_path))
 
 
 def test_the_record_says_all(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
+
+from contextual_dropout.experiments.errors import ConfigError
+from contextual_dropout.experiments.yaml_files import parse_yaml
 
 __all__ = ["DataDirectory", "Preset", "Processes", "Records", "Work", "parse_assignments"]
 
@@ -28,15 +30,23 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
     Example:
         >>> parse_assignments(["epochs=3", "objective.kl_weight=0.01", "hidden=[20, 10]"])
         {'epochs': 3, 'objective': {'kl_weight': 0.01}, 'hidden': [20, 10]}
+
+    Raises:
+        typer.BadParameter: one is no assignment, its value no YAML, or its field inside of another that is no mapping.
     """
     result: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{assignment!r} is no assignment: expected field=value, such as epochs=3")
         *path, last = name.split(".")
+        if not equals or not all((*path, last)):
+            raise typer.BadParameter(f"{assignment!r} is no assignment: expected field=value, such as epochs=3")
         place = result
         for key in path:
             place = place.setdefault(key, {})
-        place[last] = yaml.safe_load(value)
+            if not isinstance(place, dict):
+                raise typer.BadParameter(f"{assignment!r} is inside of {key}, which was set to {place!r} before")
+        try:
+            place[last] = parse_yaml(value, f"the value of {assignment!r}")
+        except ConfigError as error:
+            raise typer.BadParameter(str(error)) from error
     return result

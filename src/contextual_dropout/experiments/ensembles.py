@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import statistics
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +15,6 @@ from torch import Tensor
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.evaluation import averaged, figures, noise_name
 from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.files import locked
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.prediction import MultilabelPrediction, Prediction
 
@@ -21,6 +22,8 @@ __all__ = ["ensemble", "ensemble_records"]
 
 #: How many seconds to wait for another process that is at the same ensembles.
 PATIENCE = 3600.0
+#: How many ensembles of a size are evaluated at most: of 20 networks there are 184,756 of 10.
+MOST_SUBSETS = 100
 _FIGURES = ("accuracy", "log_likelihood", "calibration_error")
 
 
@@ -39,7 +42,7 @@ def ensemble_records(configs: Iterable[RunConfig], results: Results, data_direct
     for name, group in itertools.groupby(sorted(configs, key=_group), key=_group):
         if not (results.work / name).exists():
             continue
-        with locked(results.work / name / "lock", PATIENCE):  # else one that saw fewer runs might write last
+        with results.locked(name, PATIENCE):  # else one that saw fewer runs might write last
             if _write_record(list(group), results, data_directory):
                 written.append(name)
     return written
@@ -85,10 +88,11 @@ def ensemble(members: list[Tensor]) -> Tensor:
 
 
 def _of_size(members: list[list[Tensor]], size: int, targets: Tensor, task: str) -> dict[str, Any]:
-    """The mean over all ensembles of this size, and their standard deviation in accuracy."""
+    """The mean over ensembles of this size, their number, and their standard deviation in accuracy."""
     kind = Prediction if task == "classification" else MultilabelPrediction
     results = []
-    for chosen in itertools.combinations(members, size):
+    for subset in _subsets(len(members), size):
+        chosen = [members[index] for index in subset]
         by_draw = [figures(kind(ensemble(list(samples))), targets, task) for samples in zip(*chosen, strict=True)]
         results.append(averaged(by_draw))
     known = [name for name in _FIGURES if name in results[0]]
@@ -102,6 +106,16 @@ def _of_size(members: list[list[Tensor]], size: int, targets: Tensor, task: str)
     accuracies = [result["accuracy"] for result in results]
     mean["accuracy_sd"] = statistics.stdev(accuracies) if len(accuracies) > 1 else None
     return {"subsets": len(results), **mean}
+
+
+def _subsets(count: int, size: int) -> list[tuple[int, ...]]:
+    """All subsets of so many members, or the same :data:`MOST_SUBSETS` of them each time, in their order."""
+    if math.comb(count, size) <= MOST_SUBSETS:
+        return list(itertools.combinations(range(count), size))
+    chance, chosen = random.Random(0), set[tuple[int, ...]]()
+    while len(chosen) < MOST_SUBSETS:
+        chosen.add(tuple(sorted(chance.sample(range(count), size))))
+    return sorted(chosen)
 
 
 def _group(config: RunConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -22,11 +23,13 @@ from contextual_dropout.models.torch_files import read_torch
 from contextual_dropout.writing import LEFTOVERS, replaced, save_tensors
 
 __all__ = [
+    "hide_from_git",
     "load_tensors",
     "locked",
     "read_json",
     "remove_leftovers",
     "replace_file",
+    "sha256_of",
     "write_json",
     "write_tensors",
 ]
@@ -109,6 +112,23 @@ def load_tensors(path: Path) -> dict[str, Any]:
     return state
 
 
+def hide_from_git(folder: Path) -> None:
+    """What comes and goes in a folder is not for the repository that it may be in."""
+    ignore = folder / ".gitignore"
+    with _explained(ignore):
+        if not ignore.exists():
+            ignore.write_text("*\n")
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's content."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(2**20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
 @contextmanager
 def locked(path: Path, patience: float = 0.0) -> Iterator[None]:
     """Hold a lock that ends with the process, however it ends.
@@ -119,20 +139,21 @@ def locked(path: Path, patience: float = 0.0) -> Iterator[None]:
 
     Raises:
         Busy: another process holds it.
+        ExperimentError: there are no locks here.
     """
     with ExitStack() as stack:
         with _explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(open(path, "w"))
         deadline = time.monotonic() + patience
-        while not _taken(file.fileno()):
+        while not _taken(file.fileno(), path):
             if time.monotonic() >= deadline:
                 raise Busy(f"{path.parent} is being worked on by another process")
             time.sleep(0.1)
         yield
 
 
-def _taken(file: int) -> bool:
+def _taken(file: int, path: Path) -> bool:
     """Whether the lock on an open file is ours now."""
     try:
         import fcntl
@@ -142,4 +163,9 @@ def _taken(file: int) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # ENOLCK, EOPNOTSUPP, ENOSYS, ...: what file systems over a network say
+        raise ExperimentError(
+            f"{path} cannot be locked ({error.strerror}): its file system has no locks, without which two processes "
+            "could do the same run; choose folders (--records, --work) on one that has"
+        ) from error
     return True

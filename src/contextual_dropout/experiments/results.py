@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,22 @@ from safetensors import SafetensorError, safe_open
 
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError
-from contextual_dropout.experiments.files import read_json, remove_leftovers, write_json, write_tensors
+from contextual_dropout.experiments.files import (
+    hide_from_git,
+    locked,
+    read_json,
+    remove_leftovers,
+    write_json,
+    write_tensors,
+)
 from contextual_dropout.experiments.tasks import task_named
 from contextual_dropout.prediction import Classification
 
 __all__ = ["PREDICTIONS", "Results"]
 
 PREDICTIONS = "predictions.safetensors"
+#: The folder of the locks among the records.
+LOCKS = ".locks"
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,22 @@ class Results:
     def path(self, config: RunConfig) -> Path:
         """The record's file."""
         return self.records / f"{config.name}.json"
+
+    @contextmanager
+    def locked(self, name: str, patience: float = 0.0) -> Iterator[None]:
+        """Hold the files of a run in both folders: other processes may share only one of them.
+
+        Args:
+            name: of the run, or of runs whose files are written together.
+            patience: how many seconds to wait for a process that is at them.
+
+        Raises:
+            Busy: another process is at them.
+        """
+        locks = self.records / LOCKS
+        with locked(self.work / name / "lock", patience), locked(locks / name / "lock", patience):
+            hide_from_git(locks)
+            yield
 
     def read(self, config: RunConfig) -> dict[str, Any] | None:
         """The record of exactly this configuration; None if there is none."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,20 +14,21 @@ from torch import nn
 
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.conversion.parameters import count_parameters
+from contextual_dropout.data import DataError
 from contextual_dropout.encoder import GlobalLogits
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.contextuality import contextuality, drop_probabilities
 from contextual_dropout.experiments.curves import curves_path, write_curves
-from contextual_dropout.experiments.errors import NotReady
+from contextual_dropout.experiments.errors import ConfigError, ExperimentError, NotReady
 from contextual_dropout.experiments.evaluation import Predictions, evaluate, noise_name, noisy_inputs, parts
 from contextual_dropout.experiments.examples import Examples, load_examples
-from contextual_dropout.experiments.files import locked, remove_leftovers
+from contextual_dropout.experiments.files import remove_leftovers
 from contextual_dropout.experiments.networks import FILE, save_network
 from contextual_dropout.experiments.processes import fabric_for, on_first
 from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.results import PREDICTIONS, Results
 from contextual_dropout.experiments.seeds import derived_seed
-from contextual_dropout.experiments.training import CHECKPOINT, Trained, train
+from contextual_dropout.experiments.training import AFTER_DIVERGENCE, CHECKPOINT, Trained, train
 
 __all__ = ["missing_start", "run"]
 
@@ -52,6 +55,7 @@ def run(
 
     Raises:
         Busy: another process works on this run.
+        ExperimentError: its training diverged, or its files are not what they should be.
     """
     fabric = fabric_for(config)
     directory = results.work / config.name
@@ -70,7 +74,7 @@ def run(
 def _begin(config: RunConfig, results: Results, stack: ExitStack) -> dict[str, Any] | None:
     """Lock the run, clear away what killed processes left, and read the record if there is one."""
     directory = results.work / config.name
-    stack.enter_context(locked(directory / "lock"))
+    stack.enter_context(results.locked(config.name))
     for path in (results.path(config), curves_path(results, config), *(directory / name for name in FILES)):
         remove_leftovers(path)
     return results.read(config)
@@ -79,13 +83,14 @@ def _begin(config: RunConfig, results: Results, stack: ExitStack) -> dict[str, A
 def _measure(trained: Trained, config: RunConfig, results: Results, examples: Examples) -> dict[str, Any]:
     """Evaluate; write network, predictions and their curves, then the record, which says that all is there."""
     directory = results.work / config.name
-    evaluation, predictions = evaluate(trained.model, config, examples)
+    evaluation, predictions = _evaluated(trained.model, config, examples)
     steps = config.epochs * -(-len(examples.x) // config.batch_size)
     record = {
         "config": config.to_dict(),
         "digest": config.digest,
         "provenance": {**provenance(), "commits": trained.commits},
         "data": {"sha256": examples.sha256, "train": len(examples.x), "test": len(examples.test_x)},
+        **({"start": {"sha256": trained.start}} if trained.start else {}),
         "parameters": count_parameters(trained.model),
         "cost": {
             "train_cpu_seconds": round(trained.cpu_seconds, 3),
@@ -104,19 +109,48 @@ def _measure(trained: Trained, config: RunConfig, results: Results, examples: Ex
     return record
 
 
-def missing_start(config: RunConfig, results: Results) -> NotReady | None:
-    """Says that the network which the run goes on with is not there."""
-    path = _start(config, results)
+def _evaluated(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[dict[str, Any], Predictions]:
+    """All figures, which are numbers."""
+    try:
+        evaluation, predictions = evaluate(model, config, examples)
+        json.dumps(evaluation, allow_nan=False)
+    except (DataError, ExperimentError):
+        raise
+    except ValueError as error:
+        raise ExperimentError(
+            f"{config.name} is trained, but what it predicts has no figures ({error}): its training diverged, it "
+            f"seems; {AFTER_DIVERGENCE}"
+        ) from error
+    return evaluation, predictions
+
+
+def missing_start(config: RunConfig, results: Results) -> ExperimentError | None:
+    """Says that the network which the run goes on with is not there, or cannot be anywhere."""
+    try:
+        path = _start(config, results)
+    except ConfigError as error:
+        return error
     if path is None or path.exists():
         return None
     return NotReady(f"{config.name} starts from {path.parent}, which is not trained yet: do that run first")
 
 
 def _start(config: RunConfig, results: Results) -> Path | None:
-    """Where the trained network is that the run goes on with."""
-    if config.start_from is None:
+    """Where the trained network is that the run goes on with.
+
+    Raises:
+        ConfigError: it is not said by the name of a run.
+    """
+    template = config.start_from
+    if template is None:
         return None
-    return results.work / config.start_from.format(experiment=config.experiment, seed=config.seed) / FILE
+    name = template.replace("{experiment}", config.experiment).replace("{seed}", str(config.seed))
+    if re.search(r"[{}\\\x00-\x1f]", name) or not all(part.strip(". ") for part in name.split("/")):
+        raise ConfigError(
+            f"start_from must be the name of a run, such as {config.experiment}/noisy/plain/seed-{{seed}}, with "
+            f"{{experiment}} and {{seed}} for its own and no other braces, got {template!r}"
+        )
+    return results.work / name / FILE
 
 
 def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictions: Predictions) -> dict[str, Any]:

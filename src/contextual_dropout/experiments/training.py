@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,21 @@ from contextual_dropout.conversion.convert import sites
 from contextual_dropout.data import Batches, gaussian_noise
 from contextual_dropout.data.lookup import Lookup, noise_on_regions
 from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.evaluation import noisy_inputs, point_labels
 from contextual_dropout.experiments.examples import Examples, augmenter, normaliser
-from contextual_dropout.experiments.files import load_tensors, replace_file
+from contextual_dropout.experiments.files import load_tensors, replace_file, sha256_of
 from contextual_dropout.experiments.methods import build_model, build_objective, build_optimizer, rate_factor
 from contextual_dropout.experiments.processes import fabric_for, share
 from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.seeds import derived_seed
 from contextual_dropout.experiments.tasks import task_named
 
-__all__ = ["CHECKPOINT", "Trained", "train"]
+__all__ = ["AFTER_DIVERGENCE", "CHECKPOINT", "Trained", "train"]
 
 CHECKPOINT = "checkpoint.pt"
+#: What to do about it: the same configuration would end the same way.
+AFTER_DIVERGENCE = "choose a smaller learning rate (optimizer.lr, phi_lr, eta_lr), or another seed"
 #: Epochs between two checkpoints.
 CHECKPOINT_EVERY = 5
 _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -39,13 +42,17 @@ CURVE_SEED = 2
 
 @dataclass
 class Trained:
-    """A trained network, its learning curve, what it cost, and the commits of the code that trained it."""
+    """A trained network, its learning curve, what it cost, the commits of the code that trained it, and its start.
+
+    The start is the SHA-256 of the file of weights that training began with; None where there was none.
+    """
 
     model: nn.Module
     history: list[dict[str, Any]]
     cpu_seconds: float
     wall_seconds: float
     commits: list[str | None]
+    start: str | None = None
 
 
 class Training:
@@ -53,7 +60,9 @@ class Training:
 
     def __init__(self, config: RunConfig, examples: Examples, fabric: Fabric, weights: Path | None = None) -> None:
         self.config, self.examples, self.fabric = config, examples, fabric
-        model = build_model(config, tuple(examples.x.shape[1:]), len(examples.classes), weights)
+        model = _build(config, examples, weights)
+        begun_with = Path(config.weights).expanduser() if config.weights else weights
+        self.start = None if begun_with is None else sha256_of(begun_with)
         model = model.to(memory_format=_MEMORY_FORMATS[config.memory_format])  # type: ignore[call-overload]
         self.model, self.optimizer = fabric.setup(model, build_optimizer(config, model))
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
@@ -91,6 +100,7 @@ class Training:
             rows = rows[part]
             inputs = (self.normalise(x[part]), *(each.index_select(0, rows) for each in self.beside))
             sums += self._step(inputs, self.targets.index_select(0, rows), index, weight)
+        self.check_parameters()
         likelihood, divergence, seconds = self._sum_over_processes(*sums.tolist(), time.process_time() - cpu)
         self.epoch += 1
         self.cpu_seconds += seconds
@@ -104,8 +114,9 @@ class Training:
         step = self.objective(lambda: self.log_likelihood(self.model(*inputs), targets))
         accumulate = self.config.accumulate
         last = (index + 1) % accumulate == 0 or index + 1 == len(self.batches)
+        together = min(accumulate, len(self.batches) - index + index % accumulate)  # an epoch's last may be fewer
         with self.fabric.no_backward_sync(self.model, enabled=not last) if accumulate > 1 else nullcontext():
-            self.fabric.backward(step.loss * (weight / accumulate))
+            self.fabric.backward(step.loss * (weight / together))
         if last:
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -132,6 +143,12 @@ class Training:
             }
         )
 
+    def check_parameters(self) -> None:
+        """The objective sees whatever is no number in the next step; after the last one there is none."""
+        for name, parameter in self.model.module.named_parameters():
+            if not parameter.isfinite().all():
+                raise FloatingPointError(f"some of {name} is NaN or infinite")
+
     def state(self) -> dict[str, Any]:
         """All that the rest of the run depends on."""
         remember = getattr(self.objective, "state_dict", dict)
@@ -145,6 +162,7 @@ class Training:
             "cpu_seconds": self.cpu_seconds,
             "wall_seconds": self.wall_seconds,
             "commits": self.commits,
+            "start": self.start,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -153,8 +171,9 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         if hasattr(self.objective, "load_state_dict"):
             self.objective.load_state_dict(state["objective"])
-        self.epoch = state["epoch"]
-        self.history = state["history"]
+        self.epoch, self.history, self.start = state["epoch"], state["history"], state.get("start")
+        if type(self.epoch) is not int or not 0 <= self.epoch <= self.config.epochs:
+            raise ValueError(f"it is of epoch {self.epoch!r}, of {self.config.epochs}")
         self.cpu_seconds, self.wall_seconds = state["cpu_seconds"], state["wall_seconds"]
         if self.epoch < self.config.epochs:
             self.commits = list(dict.fromkeys([*state.get("commits", []), *self.commits]))
@@ -183,16 +202,20 @@ def train(
 
     Returns:
         The network in eval mode.
+
+    Raises:
+        ExperimentError: the training diverged, or the checkpoint or the weights are not of this network.
     """
     fabric = fabric or fabric_for(config)
     training = Training(config, examples, fabric, weights)
     checkpoint = directory / CHECKPOINT
     state = load_tensors(checkpoint) if checkpoint.exists() else None
     if state is not None and state["digest"] == config.digest:
-        training.restore(state)
+        _restore(training, state, checkpoint)
     progress(training.epoch)
     while training.epoch < config.epochs:
-        training.run_epoch()
+        with _explained(f"the training of {config.name} diverged in epoch {training.epoch + 1}"):
+            training.run_epoch()
         if training.epoch % CHECKPOINT_EVERY == 0 or training.epoch == config.epochs:
             _save(fabric, checkpoint, training.state())
         progress(training.epoch)
@@ -202,7 +225,40 @@ def train(
         training.cpu_seconds,
         training.wall_seconds,
         training.commits,
+        training.start,
     )
+
+
+def _build(config: RunConfig, examples: Examples, weights: Path | None) -> nn.Module:
+    """The network; weights that are not for it are an error of the run that names them."""
+    try:
+        return build_model(config, tuple(examples.x.shape[1:]), len(examples.classes), weights)
+    except ValueError as error:
+        if weights is None or str(weights) not in str(error):
+            raise
+        raise ExperimentError(f"{config.name} cannot start from another run's network: {error}") from error
+
+
+def _restore(training: Training, state: dict[str, Any], checkpoint: Path) -> None:
+    """Go on from a checkpoint; one that does not fit is named."""
+    with _explained(f"{checkpoint} is of a training that had diverged", "; delete it to try the same again"):
+        try:
+            training.restore(state)
+        except Exception as error:  # whatever its parts are, they are not what this version wrote
+            reason = str(error).partition("\n")[0]
+            raise ExperimentError(
+                f"{checkpoint} does not fit the run ({type(error).__name__}: {reason}): delete it to start anew"
+            ) from error
+        training.check_parameters()
+
+
+@contextmanager
+def _explained(what: str, otherwise: str = "") -> Iterator[None]:
+    """What is said of numbers that are none, and what to do."""
+    try:
+        yield
+    except FloatingPointError as error:
+        raise ExperimentError(f"{what} ({error}): {AFTER_DIVERGENCE}{otherwise}") from error
 
 
 def _save(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from contextual_dropout.estimators import Estimator
 from contextual_dropout.integrations.evaluation import certainty, evaluate
 from contextual_dropout.integrations.likelihoods import LOG_LIKELIHOODS
 from contextual_dropout.integrations.monitoring import Averages, PerUpdate, keep_summary
+from contextual_dropout.models.torch_files import read_torch
 from contextual_dropout.objective import ELBO
 from contextual_dropout.outputs import find_logits
 from contextual_dropout.saving import load_sites, save_sites
@@ -200,7 +201,15 @@ class ELBOTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (path := Path(checkpoint, OBJECTIVE)).exists():
-            self.objective.load_state_dict(torch.load(path, weights_only=True))
+            self.objective.load_state_dict(_read_objective(path))
+
+
+def _read_objective(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = read_torch(path)
+    except Exception as error:  # a damaged file can make torch raise anything
+        raise ValueError(f"{path} cannot be read ({error}): go on from another checkpoint") from error
+    return state
 
 
 def usual_log_likelihood(model: nn.Module, task: Task) -> LogLikelihood:
