@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -102,7 +103,26 @@ def test_predict_reads_image_files(own: Path, tmp_path: Path) -> None:
     (tmp_path / "no.png").write_text("not an image")
     result = CliRunner().invoke(app, ["predict", str(network), str(tmp_path / "no.png")])
     assert result.exit_code == 2
-    assert "cannot be read as an image" in re.sub(r"[\s│]+", " ", result.output)
+    assert "cannot be decoded" in re.sub(r"[\s│]+", " ", result.output)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "arguments", "processes"), [(False, [], 6), (True, [], 1), (True, ["--processes", 3], 3)]
+)
+def test_runs_do_not_crowd_a_gpu(
+    own: Path, tmp_path: Path, gpu: bool, arguments: list[object], processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def sweep(*_: object, **options: object) -> None:
+        seen.append(options["processes"])
+        raise typer.Exit
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("contextual_dropout.experiments.sweep.sweep", sweep)
+    invoke("reproduce", own, *arguments, *places(tmp_path))
+    assert seen == [processes]
 
 
 def test_list_shows_what_can_be_run() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextual_dropout.data import Batches
+from contextual_dropout.data.lookup import Lookup
 from tests.data.gaussian import LIMIT, scores
 
 
@@ -88,3 +89,38 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Batches(inputs, labels, batch_size, noise_sd)
+
+
+def test_batches_from_a_disk_are_those_from_memory() -> None:
+    class OnDisk:
+        """Notes which rows were asked for, batch by batch."""
+
+        device, dtype = torch.device("cpu"), torch.float32
+
+        def __init__(self, table: torch.Tensor) -> None:
+            self.table, self.shape, self.asked = table, table.shape, list[list[int]]()
+
+        def is_floating_point(self) -> bool:
+            return True
+
+        def index_select(self, dim: int, index: torch.Tensor, /) -> torch.Tensor:
+            self.asked.append(index.tolist())
+            if -1.0 in self.table[index]:
+                raise OSError("the disk is broken")
+            return self.table.index_select(dim, index)
+
+    inputs, labels = torch.rand(20, 3), torch.arange(20)
+    disk = OnDisk(inputs.clone())
+    streamed = Batches(Lookup(disk, labels), labels, 6, noise_sd=0.1)
+    for (x, y), (expected, row) in zip(
+        streamed.epoch(generator()), Batches(inputs, labels, 6, noise_sd=0.1).epoch(generator()), strict=True
+    ):
+        assert torch.equal(x, expected)
+        assert torch.equal(y, row)
+    assert [len(rows) for rows in disk.asked] == [6, 6, 6, 2]
+    epoch = streamed.epoch(generator())
+    next(epoch)
+    epoch.close()  # type: ignore[attr-defined]
+    disk.table[:] = -1
+    with pytest.raises(OSError, match="the disk is broken"):
+        next(streamed.epoch(generator()))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextual_dropout.data import DataError, LabelledImages, split_validation
+from contextual_dropout.data.splits import taking_turns
 
 
 def numbered(labels: list[int]) -> LabelledImages:
@@ -44,3 +45,12 @@ def test_the_split_is_fixed_by_its_seed() -> None:
 def test_neither_part_may_be_empty(size: int) -> None:
     with pytest.raises(DataError, match=f"size is {size}: expected 1 to 9"):
         split_validation(numbered([0] * 10), size)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3), max_size=60))
+def test_classes_take_turns(labels: list[int]) -> None:
+    order = taking_turns(torch.tensor(labels, dtype=torch.int64)).tolist()
+    assert sorted(order) == list(range(len(labels)))
+    turns = [(labels[: row + 1].count(labels[row]), labels[row]) for row in order]
+    assert turns == sorted(turns)

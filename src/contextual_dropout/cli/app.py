@@ -116,7 +116,8 @@ def reproduce(
     """Do all runs of an experiment, then write its tables and figures.
 
     `quick` shows that everything works; `paper` is the real thing (hours). Interrupt it as you like: the same
-    command goes on, and ends with the same numbers.
+    command goes on, and ends with the same numbers. On a GPU runs go one after the other; where there are several,
+    start the command once for each, with its number in `CUDA_VISIBLE_DEVICES`: they share the runs.
     """
     from contextual_dropout.cli.progress import Bars
     from contextual_dropout.experiments.config import load_experiment
@@ -132,8 +133,7 @@ def reproduce(
     results = Results(records, work)
     with Bars(console) as bars:
         if cluster is None:
-            processes = processes or os.cpu_count() or 1
-            failures = sweep(configs, results, processes=processes, data_directory=data, watcher=bars)
+            failures = sweep(configs, results, processes=processes or _at_a_time(), data_directory=data, watcher=bars)
         else:
             executor = executor_for(cluster, work / "jobs", parse_assignments(job or []))
             failures = cluster_sweep(configs, results, executor, data_directory=data, watcher=bars)
@@ -187,11 +187,15 @@ def figure(
 def predict(
     network: Annotated[Path, typer.Argument(help="Folder of a finished run, e.g. runs/mnist/noisy/concrete/seed-0.")],
     images: Annotated[
-        list[Path] | None, typer.Argument(help="Image files, light on dark; without any, the test set.")
+        list[Path] | None,
+        typer.Argument(help="Image files, JPEG or PNG; digits light on dark. Without any, the test set."),
     ] = None,
     count: Annotated[int, typer.Option(help="How many test images to show.")] = 10,
     samples: Annotated[int, typer.Option(help="Sampled masks.")] = 20,
-    noise: Annotated[float | None, typer.Option(help="Noise on test images; as in training without it.")] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option(help="Noise on images; without it, as in training on test images, none on files.", min=0),
+    ] = None,
     threshold: Annotated[float, typer.Option(help="Certain: p-value below it.")] = 0.05,
     data: DataDirectory = None,
 ) -> None:
@@ -279,6 +283,13 @@ def data_(
     console.print(dataset_table(directory))
     if failed:
         raise typer.Exit(1)
+
+
+def _at_a_time() -> int:
+    """How many runs go side by side if nobody says: one a core, or one alone where all would be on the same GPU."""
+    import torch
+
+    return 1 if torch.cuda.is_available() else os.cpu_count() or 1
 
 
 def _write_page(results: Results, experiment: str, page: Path | None) -> None:

@@ -14,6 +14,7 @@ from contextual_dropout.data.loading import (
     kmnist,
     load,
     mnist,
+    open_images,
     tiny_imagenet,
 )
 from contextual_dropout.data.locate import locate
@@ -37,6 +38,7 @@ __all__ = [
     "locate",
     "mnist",
     "noisy_copies",
+    "open_images",
     "read_folder",
     "read_idx",
     "split_validation",

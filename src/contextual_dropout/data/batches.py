@@ -1,8 +1,9 @@
-"""Shuffled minibatches of a data set that fits into memory."""
+"""Shuffled minibatches of a data set in memory, or on a disk behind a lookup."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
@@ -75,13 +76,24 @@ class Batches:
             (B, ...) inputs and (B, ...) labels.
         """
         order = torch.randperm(len(self.inputs), generator=generator, device=self.inputs.device)
-        for start in range(0, len(order), self.batch_size):
-            rows = order[start : start + self.batch_size]
-            x = self.inputs.index_select(0, rows)  # half the time of inputs[rows]
+        parts = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+        for rows, x in zip(parts, self._selected(parts), strict=True):
             if self.augment is not None:
                 x = _augmented(x, generator, self.augment)
             noisy = self.add_noise(x, self.noise_sd, generator) if self.noise_sd else x
             yield noisy, self.labels.index_select(0, rows)
+
+    def _selected(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
+        """The inputs of each part; from a disk, the next ones are read while these are in use."""
+        if not (isinstance(self.inputs, Lookup) and self.inputs.on_disk):
+            yield from (self.inputs.index_select(0, rows) for rows in parts)  # half the time of inputs[rows]
+            return
+        with ThreadPoolExecutor(1) as reader:
+            coming = reader.submit(self.inputs.index_select, 0, parts[0])
+            for rows in parts[1:]:
+                x, coming = coming.result(), reader.submit(self.inputs.index_select, 0, rows)
+                yield x
+            yield coming.result()
 
 
 def _augmented(x: Tensor, generator: torch.Generator, augment: Augment) -> Tensor:

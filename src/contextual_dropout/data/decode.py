@@ -23,7 +23,7 @@ MAX_PIXELS = 2**26
 SUFFIXES = (".jpeg", ".jpg", ".png")
 
 
-def decode(content: bytes | memoryview, size: int, name: str) -> Tensor:
+def decode(content: bytes | memoryview, size: int, name: str, grey: bool = False) -> Tensor:
     """The image, scaled to cover a square and cut to it around its middle.
 
     A JPEG whose pixels alone are damaged may decode to other pixels: the format has no checksum.
@@ -32,9 +32,10 @@ def decode(content: bytes | memoryview, size: int, name: str) -> Tensor:
         content: of the file.
         size: the side of the square.
         name: of the file, for messages.
+        grey: whether colours are to become grey.
 
     Returns:
-        (3, size, size) uint8; grey images and those with a palette become coloured.
+        (3, size, size) uint8, grey images and those with a palette become coloured; (size, size) if ``grey``.
 
     Raises:
         DataError: the file is truncated, damaged, no JPEG or PNG, or of more than :data:`MAX_PIXELS`; names it.
@@ -53,12 +54,13 @@ def decode(content: bytes | memoryview, size: int, name: str) -> Tensor:
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
             _check_pixels(image)
-            coloured = image.convert("RGB")
-        if coloured.size != (size, size):
-            coloured = ImageOps.fit(coloured, (size, size), Image.Resampling.BILINEAR)
+            plain = image.convert("L" if grey else "RGB")
+        if plain.size != (size, size):
+            plain = ImageOps.fit(plain, (size, size), Image.Resampling.BILINEAR)
     except Exception as error:  # the decoders of Pillow raise whatever comes: SyntaxError, struct.error, ...
         raise DataError(f"{name} cannot be decoded ({error}): expected a sound JPEG or PNG file") from error
-    return torch.from_numpy(np.array(coloured)).permute(2, 0, 1).contiguous()
+    pixels = torch.from_numpy(np.array(plain))
+    return pixels if grey else pixels.permute(2, 0, 1).contiguous()
 
 
 def _check_pixels(image: Image) -> None:

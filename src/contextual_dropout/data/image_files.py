@@ -9,7 +9,7 @@ from pathlib import Path
 from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.tar import read_members
 
-__all__ = ["MAX_FILE", "Files"]
+__all__ = ["MAX_FILE", "Files", "read_file"]
 
 #: Files of more bytes than this are refused: 64 MiB, far above any photograph of these sets.
 MAX_FILE = 2**26
@@ -45,17 +45,11 @@ class Files:
 
     def read(self, name: str) -> bytes | memoryview:
         """The content of one of them."""
-        if not self.root.is_dir():
-            return self._members()[0][name]
-        path = self.root / name
-        try:
-            if not path.is_file():  # a pipe would be waited for, and some devices never end
-                raise DataError(f"{path} cannot be read (there is no such file)")
-            if (size := path.stat().st_size) > MAX_FILE:
-                raise DataError(f"{path} is {size} bytes long: expected at most {MAX_FILE}")
-            return path.read_bytes()
-        except OSError as error:
-            raise DataError(f"{path} cannot be read ({error})") from error
+        return read_file(self.root / name) if self.root.is_dir() else self._members()[0][name]
+
+    def length(self, name: str) -> int:
+        """Of one of them, in bytes."""
+        return os.stat(self.root / name).st_size if self.root.is_dir() else len(self._members()[0][name])
 
     def _members(self) -> tuple[dict[str, memoryview], set[str]]:
         """Files and folders of the archive, by their names below the one folder that it may have them all in."""
@@ -70,6 +64,22 @@ class Files:
 
     def __getstate__(self) -> dict[str, object]:
         return {"root": self.root, "_archive": None}
+
+
+def read_file(path: Path) -> bytes:
+    """The content of an image file.
+
+    Raises:
+        DataError: there is none, it cannot be read, or is longer than :data:`MAX_FILE`.
+    """
+    try:
+        if not path.is_file():  # a pipe would be waited for, and some devices never end
+            raise DataError(f"{path} cannot be read (there is no such file)")
+        if (size := path.stat().st_size) > MAX_FILE:
+            raise DataError(f"{path} is {size} bytes long: expected at most {MAX_FILE}")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error})") from error
 
 
 def _below(folder: Path, prefix: str, depth: int) -> Iterator[str]:

@@ -12,6 +12,7 @@ depends on the file system, on the order of an archive or on the number of worke
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Collection, Iterator
@@ -26,7 +27,7 @@ from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.image_files import Files
 from contextual_dropout.data.images import LabelledImages
 
-__all__ = ["DamagedImagesWarning", "ImageFolder", "read_folder"]
+__all__ = ["DamagedImagesWarning", "ImageFolder", "check_on_error", "read_folder"]
 
 SPLITS = ("train", "val")
 ANNOTATIONS = "val/val_annotations.txt"
@@ -107,6 +108,21 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
         """Decode all images, in as many threads, and return what is wrong with which."""
         return {name: error for name, (_, error) in zip(self.names, _decoded(self, workers), strict=True) if error}
 
+    def sound(self, workers: int = 0) -> ImageFolder:
+        """The same without damaged images, of which a :class:`DamagedImagesWarning` tells; all are decoded once."""
+        wrong = self.damaged(workers)
+        if wrong:
+            _warn(self, list(wrong.values()))
+        return self.without(wrong)
+
+    @property
+    def sha256(self) -> str:
+        """Over the names, lengths and labels of the files, whose contents may be too many to read for it."""
+        digest = hashlib.sha256()
+        for name, label in zip(self.names, self.labels.tolist(), strict=True):
+            digest.update(f"{name}\0{self.files.length(name)}\0{label}\n".encode(errors="surrogateescape"))
+        return digest.hexdigest()
+
 
 def read_folder(
     root: str | os.PathLike[str], split: str, size: int, on_error: str = "raise", workers: int = 0
@@ -124,8 +140,7 @@ def read_folder(
     Returns:
         (N, 3, size, size) images with their labels.
     """
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error is {on_error!r}: expected 'raise' or 'skip'")
+    check_on_error(on_error)
     folder = ImageFolder(root, split, size)
     if (bytes_ := 3 * size * size * len(folder)) > MAX_MEMORY:
         raise DataError(f"{len(folder)} images take {bytes_} bytes: expected at most {MAX_MEMORY}; use ImageFolder")
@@ -142,6 +157,12 @@ def read_folder(
     _warn(folder, list(wrong.values()))
     kept = [number for number in range(len(folder)) if number not in wrong]
     return LabelledImages(images[kept], folder.labels[kept], folder.classes)
+
+
+def check_on_error(on_error: str) -> None:
+    """What to do about damaged images has to be one of two."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error is {on_error!r}: expected 'raise' or 'skip'")
 
 
 def _warn(folder: ImageFolder, errors: list[DataError]) -> None:

@@ -11,16 +11,28 @@ from contextual_dropout.data.cifar import read_cifar
 from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.fetch import Progress
 from contextual_dropout.data.idx import read_idx
-from contextual_dropout.data.image_folder import read_folder
+from contextual_dropout.data.image_folder import ImageFolder, check_on_error, read_folder
 from contextual_dropout.data.images import LabelledImages
 from contextual_dropout.data.locate import locate, locate_folder
 from contextual_dropout.data.sources import CIFAR, SOURCES, SPLITS
 from contextual_dropout.data.splits import split_validation
 
-__all__ = ["NAMES", "cifar10", "cifar100", "digits", "fashion_mnist", "kmnist", "load", "mnist", "tiny_imagenet"]
+__all__ = [
+    "IMAGE_FILES",
+    "NAMES",
+    "cifar10",
+    "cifar100",
+    "digits",
+    "fashion_mnist",
+    "kmnist",
+    "load",
+    "mnist",
+    "open_images",
+    "tiny_imagenet",
+]
 
-#: Sets of image files, and the side of their images.
-IMAGE_FILES = {"tiny-imagenet-20": 64, "tiny-imagenet-200": 64}
+#: Sets of image files, and the side to which their images are scaled.
+IMAGE_FILES = {"tiny-imagenet-20": 64, "tiny-imagenet-200": 64, "imagenet": 256}
 #: What :func:`load` knows.
 NAMES = (*SOURCES, *CIFAR, *IMAGE_FILES, "digits")
 
@@ -30,15 +42,24 @@ DIGITS_TEST, DIGITS_SEED = 450, 0
 Directory = str | os.PathLike[str]
 
 
-def load(name: str, split: str, directory: Directory | None = None, progress: Progress | None = None) -> LabelledImages:
+def load(
+    name: str,
+    split: str,
+    directory: Directory | None = None,
+    progress: Progress | None = None,
+    on_error: str = "raise",
+) -> LabelledImages:
     """A data set by name, from where :mod:`contextual_dropout.data.locate` finds it.
 
     Args:
-        name: one of :data:`NAMES`: MNIST and its like, CIFAR, Tiny ImageNet (which is not fetched), digits.
+        name: one of :data:`NAMES`: MNIST and its like, CIFAR, Tiny ImageNet (which is not fetched), digits; ImageNet
+            as far as it fits into memory, else see :func:`open_images`.
         split: ``"train"`` or ``"test"``.
         directory: the only folder to look for the files in; by default the environment variable
             ``CONTEXTUAL_DROPOUT_DATA``, the cache and the official mirror.
         progress: is called with (file name, bytes, bytes in all) during a download.
+        on_error: of sets of image files, ``"raise"`` a DataError for a damaged one, or ``"skip"`` those with a
+            :class:`~contextual_dropout.data.DamagedImagesWarning`.
 
     Returns:
         The images and their labels.
@@ -55,7 +76,8 @@ def load(name: str, split: str, directory: Directory | None = None, progress: Pr
     if name == "digits":
         return digits(split)
     if name in IMAGE_FILES:
-        return tiny_imagenet(split, directory, name)
+        part = _part(name, split)
+        return read_folder(locate_folder(name, directory), part, IMAGE_FILES[name], on_error)
     paths = locate(name, split, directory, progress)
     if name in CIFAR:
         return read_cifar(CIFAR[name], split, paths)
@@ -95,10 +117,29 @@ def cifar100(split: str, directory: Directory | None = None) -> LabelledImages:
 
 def tiny_imagenet(split: str, directory: Directory | None = None, name: str = "tiny-imagenet-20") -> LabelledImages:
     """Colour photographs of 64 by 64 pixels, cut from ImageNet (Stanford CS231N 2015); its validation part tests."""
+    return load(name, split, directory)
+
+
+def open_images(name: str, split: str, directory: Directory | None = None, on_error: str = "raise") -> ImageFolder:
+    """A set of image files, which are read when they are asked for: ImageNet (Deng et al. 2009) in its usual folders.
+
+    Args:
+        name: ``"imagenet"``, or one of Tiny ImageNet.
+        split: ``"train"`` or ``"test"``, which is the set's validation part.
+        directory: as for :func:`load`.
+        on_error: ``"raise"`` a DataError when a damaged image is asked for, or ``"skip"`` those with a
+            :class:`~contextual_dropout.data.DamagedImagesWarning`: then all images are decoded once to find them.
+    """
+    check_on_error(on_error)
+    part = _part(name, split)
+    folder = ImageFolder(locate_folder(name, directory), part, IMAGE_FILES[name])
+    return folder.sound(os.cpu_count() or 1) if on_error == "skip" else folder
+
+
+def _part(name: str, split: str) -> str:
     if split not in SPLITS:
         raise DataError(f"{name} has no split {split!r}: expected one of {', '.join(SPLITS)}")
-    part = "train" if split == "train" else "val"
-    return read_folder(locate_folder(name, directory), part, IMAGE_FILES[name])
+    return "train" if split == "train" else "val"
 
 
 def digits(split: str) -> LabelledImages:

@@ -31,7 +31,7 @@ class Lookup:
 
     Args:
         table: (M, ...).
-        rows: (N,), whole numbers from 0 to M - 1.
+        rows: (N,), whole numbers from 0 to M - 1. Inputs are given out on their device, wherever the table is.
 
     Example:
         >>> inputs = Lookup(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1, 1]))
@@ -51,8 +51,13 @@ class Lookup:
 
     @property
     def device(self) -> torch.device:
-        """Of the table."""
-        return self.table.device
+        """Of the inputs that are given out."""
+        return self.rows.device
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the table is no tensor, and its rows take time to be had."""
+        return not isinstance(self.table, Tensor)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -60,9 +65,9 @@ class Lookup:
         return self.table.dtype
 
     def to(self, device: torch.device) -> Lookup:
-        """On another device, if the table is a tensor; what is read from a disk stays where it is."""
+        """On another device; what is read from a disk is sent there as it is read."""
         table = self.table.to(device) if isinstance(self.table, Tensor) else self.table
-        return Lookup(table, self.rows.to(table.device))
+        return Lookup(table, self.rows.to(device))
 
     def is_floating_point(self) -> bool:
         """Whether the table's numbers are."""
@@ -70,13 +75,13 @@ class Lookup:
 
     def index_select(self, dim: int, index: Tensor, /) -> Tensor:
         """The inputs of the examples ``index``, (B, ...)."""
-        return self.table.index_select(dim, self.rows[index])
+        return self.table.index_select(dim, self.rows[index].to(self.table.device)).to(self.device)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, part: slice) -> Tensor:
-        return self.table.index_select(0, self.rows[part])
+        return self.table.index_select(0, self.rows[part].to(self.table.device)).to(self.device)
 
 
 def noise_on_regions(x: Tensor, sd: float, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.images import LabelledImages
 
-__all__ = ["split_validation"]
+__all__ = ["split_validation", "taking_turns"]
 
 
 def split_validation(data: LabelledImages, size: int, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
@@ -38,6 +38,27 @@ def split_validation(data: LabelledImages, size: int, seed: int = 0) -> tuple[La
         raise DataError(f"size is {size}: expected 1 to {len(data) - 1}, so that neither part of {len(data)} is empty")
     apart = _stratified(data.labels, size, seed)
     return data.subset((~apart).nonzero().flatten()), data.subset(apart.nonzero().flatten())
+
+
+def taking_turns(labels: Tensor) -> Tensor:
+    """An order in which the classes take turns: the first example of each, then the second of each, and so on.
+
+    Folders of images come class by class, and the first hundred of them would be of one class.
+
+    Args:
+        labels: (N,) whole numbers of at least 0.
+
+    Returns:
+        (N,), indices of ``labels``.
+
+    Example:
+        >>> taking_turns(torch.tensor([0, 0, 0, 1, 2, 2]))
+        tensor([0, 3, 4, 1, 5, 2])
+    """
+    by_class = labels.argsort(stable=True)
+    counts = labels.bincount()
+    turn = torch.arange(len(labels)) - (counts.cumsum(0) - counts).repeat_interleave(counts)  # within its class
+    return by_class[turn.argsort(stable=True)]
 
 
 def _stratified(labels: Tensor, size: int, seed: int) -> Tensor:

@@ -49,6 +49,8 @@ class RunConfig:
         p: drop rate of the network's dropout layers.
         start_from: the name of a run whose trained network this one goes on with; "{experiment}" and "{seed}" stand
             for its own.
+        weights: a file of pretrained weights of the plain network to begin with, e.g. torchvision's of ResNet-18.
+        weights_skip: parts of the network that keep their own values, e.g. ["fc"] for another number of classes.
         conversion: the verb that makes the method of the plain network.
         options: keywords of the verb.
         objective: keywords of the objective: ``estimator``, ``kl_weight``, ``warmup_epochs``, ``kl``.
@@ -58,7 +60,7 @@ class RunConfig:
         epochs: of training.
         batch_size: of training.
         accumulate: batches whose gradients are summed for one step.
-        augmentation: "none", "crop-flip" or "resized-crop-flip".
+        augmentation: "none", "crop-flip", "resized-crop-flip", or "resized-crop-flip-224" to that size.
         normalisation: "none", "cifar" or "imagenet": of the noisy inputs, by channel.
         precision: of Lightning Fabric, e.g. "bf16-mixed".
         memory_format: "contiguous" or "channels_last".
@@ -66,6 +68,8 @@ class RunConfig:
         validation_examples: size of the validation split.
         train_examples: only so many training examples; all without it.
         test_examples: only so many test examples; all without it.
+        on_error: "raise" an error for an image file that cannot be decoded, or "skip" those, with a warning that names
+            and counts them.
         samples: K.
         test_batch_size: examples to predict at a time; all at once without it.
         noise_draws: over how many draws of the test noise results are averaged.
@@ -87,6 +91,8 @@ class RunConfig:
     hidden: tuple[int, ...] = (300, 100)
     p: float = 0.2
     start_from: str | None = None
+    weights: str | None = None
+    weights_skip: tuple[str, ...] = ()
     conversion: str = "none"
     options: dict[str, Any] = field(default_factory=dict)
     objective: dict[str, Any] = field(default_factory=dict)
@@ -102,6 +108,7 @@ class RunConfig:
     validation_examples: int = 10_000
     train_examples: int | None = None
     test_examples: int | None = None
+    on_error: Literal["raise", "skip"] = "raise"
     samples: int = 20
     test_batch_size: int | None = None
     noise_draws: int = 5

@@ -78,7 +78,11 @@ def typed(name: str, value: Any, kind: Any) -> Any:
         if value < 0:
             raise ConfigError(f"{name} must not be negative, got {value}")
         return value
-    if ("str" in wanted or str(kind).startswith("Literal")) and isinstance(value, str):
+    if str(kind).startswith("Literal"):
+        if value not in (choices := re.findall(r"""["']([^"']+)["']""", str(kind))):
+            raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {short(value)}")
+        return value
+    if "str" in wanted and isinstance(value, str):
         return value
     raise ConfigError(f"{name} must be of type {kind}, got {short(value)}")
 

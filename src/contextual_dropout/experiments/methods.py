@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from contextual_dropout import baselines
-from contextual_dropout.baselines import PenalisedLikelihood
+from contextual_dropout.baselines import PenalisedLikelihood, Penalty
 from contextual_dropout.conversion.convert import contextualize, sites
 from contextual_dropout.conversion.parameters import parameter_groups
+from contextual_dropout.encoder import Encoder
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.models import load_weights, mcan, mlp, resnet18, vit, wide_resnet
@@ -51,24 +52,40 @@ WITH_QUESTIONS = ("mcan",)
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
-def build_model(config: RunConfig, shape: tuple[int, ...], classes: int, weights: Path | None = None) -> nn.Module:
+def build_model(
+    config: RunConfig, shape: tuple[int, ...], classes: int, weights: Path | Literal[False] | None = False
+) -> nn.Module:
     """The network of a run, with parameters drawn from its seed.
 
     Args:
         config: the run.
         shape: of one input.
         classes: logits.
-        weights: of the plain network, to start from.
+        weights: of the plain network, to start from; None for those that the configuration names, if any, and False
+            to open no file, for a network that is filled afterwards.
     """
     convert = _choose("conversion", config.conversion, CONVERSIONS)
     torch.manual_seed(config.seed)
     plain = _plain(config, shape, classes)
-    if weights is not None:
-        load_weights(plain, weights)
+    if weights is not False:
+        _start(plain, config, weights)
     model = convert(plain, **config.options)
     with torch.no_grad():
         model.eval()(*_blank(config, shape))  # lazy layers get their shapes
     return model
+
+
+def _start(plain: nn.Module, config: RunConfig, weights: Path | None) -> None:
+    """Fill the network with weights of another run, or of the file that the configuration names."""
+    if weights is not None and config.weights is not None:
+        raise ConfigError(f"{config.name} has both start_from and weights: it can begin with one of them only")
+    if weights is not None:
+        load_weights(plain, weights, skip=config.weights_skip)
+    elif config.weights is not None:
+        try:
+            load_weights(plain, Path(config.weights).expanduser(), skip=config.weights_skip)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"the weights of {config.name} cannot be used: {error}") from error
 
 
 def _blank(config: RunConfig, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -98,7 +115,11 @@ def build_objective(config: RunConfig, model: nn.Module, examples: int, steps_pe
 
 
 def build_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Of the configuration's name, with learning rates of their own for encoders and priors where it has them."""
+    """Of the configuration's name, with learning rates of their own for encoders and priors where it has them.
+
+    Weight decay is for weights: it would pull learned rates towards one half, and what pays a :class:`Penalty` has a
+    prior of its own.
+    """
     options: dict[str, Any] = {"name": "adam", "lr": 1e-3} | config.optimizer
     build = _choose("optimizer", options.pop("name"), OPTIMIZERS)
     for key in ("milestones", "factor", "warmup_epochs"):
@@ -106,8 +127,25 @@ def build_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimize
     groups: dict[str, dict[str, Any]] = {
         name: {"lr": options.pop(f"{name}_lr")} for name in ("phi", "eta") if f"{name}_lr" in options
     }
-    groups["theta"] = {"weight_decay": options.pop("weight_decay", 0.0)}
-    return build(parameter_groups(model, **groups), fused=True, **options)
+    decay = options.pop("weight_decay", 0.0)
+    split = parameter_groups(model, theta={"weight_decay": decay}, **groups)
+    return build(_without_decay(model, split) if decay else split, fused=True, **options)
+
+
+def _without_decay(model: nn.Module, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The groups with one more, if theta has such parameters: of penalised layers and of the encoders of gates."""
+    theta, *others = groups
+    exempt = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Penalty | Encoder)
+        for parameter in module.parameters()
+    }
+    rates = [parameter for parameter in theta["params"] if id(parameter) in exempt]
+    if not rates:
+        return groups
+    weights = [parameter for parameter in theta["params"] if id(parameter) not in exempt]
+    return [{**theta, "params": weights}, *others, {"name": "rates", "params": rates, "weight_decay": 0.0}]
 
 
 def rate_factor(config: RunConfig, epoch: int) -> float:

@@ -1,4 +1,4 @@
-"""The paper's figures for the MLP on MNIST, as data (Fan et al., ICLR 2021).
+"""The paper's figures for images, as data (Fan et al., ICLR 2021).
 
 Accuracy and PAvPU are in percent. The log-likelihoods are in the paper's convention, a softmax of averaged
 probabilities (erratum 4): compare them with ``double_softmax_log_likelihood`` only.
@@ -9,18 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
+    "CIFAR10",
+    "CIFAR100",
     "CLEAN_TO_NOISY",
+    "IMAGENET",
     "IN_THE_PAPER",
     "LARGEST_LOG_LIKELIHOOD",
     "PARAMETERS",
     "PARAMETERS_BY_REDUCTION",
     "RELEASED_CODE",
+    "REPORTED",
     "RESULTS",
     "TRAINING",
     "ReleasedCode",
     "Reported",
+    "comparable",
+    "largest_log_likelihood",
 ]
 
 
@@ -40,10 +47,12 @@ class Reported:
 
 
 _Row = dict[str, Reported]
-_Entry = float | tuple[float, float] | tuple[float, float, int]
+_Entry = float | tuple[float, float] | tuple[float, float, int] | Reported
 
 
 def _reported(entry: _Entry) -> Reported:
+    if isinstance(entry, Reported):
+        return entry
     return Reported(*entry) if isinstance(entry, tuple) else Reported(entry)
 
 
@@ -78,8 +87,59 @@ _ORIGINAL: dict[str, _Row] = {
     "contextual-bernoulli": _row((99.08, 0.04), ((98.74, 0.17), (98.92, 0.08), (99.09, 0.08)), (-1.4537, 0.0005, 4)),
     "contextual-gaussian": _row((98.92, 0.09), ((98.71, 0.02), (98.90, 0.08), (99.03, 0.07)), (-1.4589, 0.0005, 4)),
 }
-#: By setting, method and metric.
+#: By setting, method and metric: MNIST.
 RESULTS: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {"noisy": _NOISY, "original": _ORIGINAL}
+
+#: Tables "Complete results on CIFAR-10 with WRN" and "Complete log likelihood results on CIFAR-10 with WRN".
+CIFAR10: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
+    "original": {
+        "mc-bernoulli": _row(94.58, (78.73, 82.34, 84.21), -1.91),
+        "mc-gaussian": _row(93.81, (92.59, 93.24, 93.85), -1.54),
+        "concrete": _row(94.60, (73.51, 78.41, 81.01), -1.98),
+        "contextual-bernoulli": _row((95.92, 0.10), ((95.25, 0.23), (95.74, 0.12), (96.02, 0.16)), -1.24),
+        "contextual-gaussian": _row((96.04, 0.1), ((95.42, 0.07), (95.85, 0.07), (96.10, 0.06)), -1.19),
+    },
+    "noisy": {
+        "mc-bernoulli": _row(79.51, (72.89, 74.43, 75.04), -1.93),
+        "mc-gaussian": _row(79.33, (80.43, 81.24, 82.31), -1.72),
+        "concrete": _row(79.34, (72.72, 73.89, 74.72), Reported(-2.0, decimals=1)),
+        "contextual-bernoulli": _row((81.49, 0.19), ((82.56, 0.50), (83.28, 0.31), (83.91, 0.28)), -1.47),
+        "contextual-gaussian": _row((81.64, 0.31), ((82.38, 0.41), (82.80, 0.36), (83.43, 0.36)), -1.51),
+    },
+}
+#: Tables "Results on CIFAR-100 with WRN" and "Complete results on CIFAR-100 with WRN".
+CIFAR100: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
+    "original": {
+        "mc-bernoulli": _row(79.03, (56.90, 61.54, 64.14), -4.49),
+        "mc-gaussian": _row(76.63, (77.35, 78.05, 78.26), -3.93),
+        "concrete": _row(79.19, (59.45, 64.14, 66.63), -4.50),
+        "contextual-bernoulli": _row((80.85, 0.05), ((81.04, 0.28), (81.56, 0.31), (81.86, 0.21)), (-3.56, 0.02)),
+        "contextual-gaussian": _row((80.93, 0.18), ((81.43, 0.1), (81.69, 0.16), (82.02, 0.14)), (-3.43, 0.07)),
+    },
+    "noisy": {
+        "mc-bernoulli": _row(52.01, (53.86, 54.25, 54.63), -4.55),
+        "mc-gaussian": _row(51.38, (56.83, 57.02, 57.31), -4.23),
+        "concrete": _row(51.58, (57.62, 56.61, 55.89), -4.56),
+        "contextual-bernoulli": _row((53.64, 0.45), ((58.29, 0.30), (58.63, 0.50), (59.36, 0.49)), (-3.73, 0.04)),
+        "contextual-gaussian": _row((53.72, 0.34), ((58.01, 0.6), (58.49, 0.43), (58.95, 0.37)), (-3.81, 0.03)),
+    },
+}
+#: Table "Results on ImageNet with ResNet-18", which does not say at which threshold its PAvPU is: we read .05.
+IMAGENET: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
+    "finetuned": {
+        "plain": _row(69.75, None, None),
+        "mc-gaussian": _row(69.46, None, None) | {"pavpu-0.05": Reported(72.86)},
+        "contextual-gaussian": _row((70.03, 0.07), None, None) | {"pavpu-0.05": Reported(74.68, 0.08)},
+    },
+    "scratch": {"contextual-gaussian": _row((70.29, 0.09), None, None) | {"pavpu-0.05": Reported(76.47, 0.12)}},
+}
+#: All of these by data set.
+REPORTED: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Reported]]]] = {
+    "mnist": RESULTS,
+    "cifar10": CIFAR10,
+    "cifar100": CIFAR100,
+    "imagenet": IMAGENET,
+}
 
 #: "Out of distribution (OOD) evaluation": trained on clean data, tested on noisy data, by method and metric. The paper
 #: says "contextual dropout" and "MC dropout" and not which family: we read Bernoulli.
@@ -93,8 +153,31 @@ CLEAN_TO_NOISY: Mapping[str, Mapping[str, Reported]] = {
 #: and is compared with ours by either estimator.
 IN_THE_PAPER: Mapping[str, str] = {"contextual-bernoulli-arm": "contextual-bernoulli"}
 
-#: Epochs, and images of the training set (appendix, "Image Classification").
+#: Epochs, and images of the training set (appendix, "Image Classification"): MNIST.
 TRAINING = (200, 60_000)
+#: The same of the others, epochs by setting.
+_IMAGES = {"mnist": TRAINING[1], "cifar10": 50_000, "cifar100": 50_000, "imagenet": 1_281_167}
+_EPOCHS = {"noisy": TRAINING[0], "original": TRAINING[0], "scratch": 90, "finetuned": 1}
+_NETWORKS: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "mnist": ("mlp", {}),
+    "cifar10": ("wide_resnet", {"depth": 28, "width": 10}),
+    "cifar100": ("wide_resnet", {"depth": 28, "width": 10}),
+    "imagenet": ("resnet18", {}),
+}
+
+
+def comparable(record: Mapping[str, Any]) -> bool:
+    """Whether the figures of a run may stand beside the paper's: its data, network, test set and length of training."""
+    config: Mapping[str, Any] = record["config"]
+    data, setting = config["data"], config["setting"]
+    if setting not in REPORTED.get(data, {}) or config["split"] != "test" or config.get("test_examples") is not None:
+        return False
+    network = (config.get("network", "mlp"), config.get("network_options", {}))
+    return network == _NETWORKS[data] and (config["epochs"], record["data"]["train"]) == (
+        _EPOCHS[setting],
+        _IMAGES[data],
+    )
+
 
 #: Table "Model size comparison among different methods", column MLP.
 PARAMETERS: Mapping[str, int] = {
@@ -108,8 +191,19 @@ PARAMETERS: Mapping[str, int] = {
 #: What the architecture of the text has, by the reduction gamma (erratum 11): the text says 10, the table is of 32.
 PARAMETERS_BY_REDUCTION: Mapping[int, int] = {10: 410_219, 32: 311_465}
 
-#: 1 - log(e + C - 1) for C = 10: what a perfect classifier has in the paper's convention, -1.461 (erratum 4).
-LARGEST_LOG_LIKELIHOOD = 1 - math.log(math.e + 9)
+
+def largest_log_likelihood(classes: int) -> float:
+    """1 - log(e + C - 1), what a perfect classifier of C classes has in the paper's convention (erratum 4).
+
+    Example:
+        >>> round(largest_log_likelihood(10), 3), round(largest_log_likelihood(100), 3)
+        (-1.461, -3.622)
+    """
+    return 1 - math.log(math.e + classes - 1)
+
+
+#: For 10 classes.
+LARGEST_LOG_LIKELIHOOD = largest_log_likelihood(10)
 
 
 @dataclass(frozen=True)
