@@ -9,12 +9,12 @@ FIND_LINKS := $(addprefix --find-links ,$(PIP_FIND_LINKS))
 UV := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python
 
 # Two processes of one thread each: more OpenMP threads than cores are ruinous.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 2 --dist worksteal
 
 TORCH_PIN := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test docs browser check benchmark benchmark-convolutional benchmark-attention reliability constraints clean
+.PHONY: help setup demo serve report test docs browser check benchmark benchmark-convolutional benchmark-attention reliability constraints clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -25,6 +25,15 @@ setup: $(STAMP) ## install the package and its tools in .venv (the other targets
 
 demo: setup ## watch contextual dropout at work
 	$(BIN)/python -m contextual_dropout.demo
+
+serve: setup | runs/demo ## a page on which the demo's networks answer live: draw a digit
+	$(BIN)/contextual-dropout serve
+
+report: setup | runs/demo ## a page of the demo's tables, figures and examples: report/index.html
+	$(BIN)/contextual-dropout report runs/demo -o report
+
+runs/demo:
+	$(MAKE) --no-print-directory demo
 
 test: setup ## tests and doctests
 	$(PYTEST)
@@ -58,6 +67,7 @@ benchmark-attention: setup ## what a step of MCAN costs with its 62 sites (some 
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_attention.py
 
 reliability: setup ## kills, hostile files, many processes, long use: the full trial behind docs/reliability.md (half an hour)
+	rm -f $(filter-out experiments/reliability/compatibility-%,$(wildcard experiments/reliability/*.json))
 	CONTEXTUAL_DROPOUT_RELIABILITY=full OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 3600 tests/reliability tests/distributed tests/experiments/test_processes.py tests/experiments/test_cluster.py tests/serve/test_visitors.py
 
 $(STAMP): pyproject.toml constraints.txt

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
-from contextual_dropout.demo import SHOWN, digits_figure, results_table
+import pytest
+import typer.main
+
+from contextual_dropout.cli.app import app
+from contextual_dropout.demo import SHOWN, digits_figure, next_steps, results_table
 from contextual_dropout.experiments.config import load_experiment
 from contextual_dropout.experiments.run import run
 from contextual_dropout.report import summarise
@@ -22,3 +28,12 @@ def test_demo(tmp_path: Path) -> None:
     figure = digits_figure(results, configs)
     assert len(figure.axes) == 4 * 3
     figure.savefig(tmp_path / "examples.png")
+
+
+def test_it_ends_with_commands_that_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(Path.cwd() / ".venv" / "bin" / "python"))
+    _, report, serve = next_steps(Path("runs/demo"))
+    assert report.strip() == ".venv/bin/contextual-dropout report runs/demo -o report"
+    assert serve.strip() == ".venv/bin/contextual-dropout serve runs/demo"
+    for _, name, *arguments in (shlex.split(report), shlex.split(serve)):
+        typer.main.get_command(app).commands[name].make_context(name, arguments)  # type: ignore[attr-defined]

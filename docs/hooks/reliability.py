@@ -21,14 +21,22 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 def table(part: str) -> Iterator[str]:
     """What held, how often it was tried, and with which code."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))]
+    records = [record for record in records if record["part"] == part]
+    if not records:
+        yield "Not tried in full yet."
+        return
     yield from ("| What held | Figures | Run with |", "| --- | --- | --- |")
-    for path in sorted(RECORDS.glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["part"] == part:
-            figures = "<br>".join(f"{name}: {_number(value)}" for name, value in record["figures"].items())
-            origin = record["provenance"]
-            versions = f"torch {origin['versions']['torch']}, Python {origin['python']}"
-            yield f"| {record['claim']} | {figures} | {origin['time'][:10]}, `{origin['commit'][:7]}`<br>{versions} |"
+    for record in records:
+        figures = "<br>".join(f"{name}: {_number(value)}" for name, value in record["figures"].items())
+        yield f"| {record['claim']} | {figures} | {_origin(record['provenance'])} |"
+
+
+def _origin(found: dict[str, Any]) -> str:
+    """When, with which code and which versions."""
+    commit = f"`{found['commit'][:7]}`" if found["commit"] else "unknown commit"
+    changed = " with uncommitted changes" if found["uncommitted_changes"] else ""
+    return f"{found['time'][:10]}, {commit}{changed}<br>torch {found['versions']['torch']}, Python {found['python']}"
 
 
 def _number(value: float | str) -> str:

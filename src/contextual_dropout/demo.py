@@ -7,6 +7,7 @@ draws two figures: all methods side by side, and single digits with the class pr
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def main(folder: Path = Path("runs/demo")) -> None:
         figure.savefig(folder / f"{name}.png", dpi=160)
         console.print(f"figure: {folder / name}.png", highlight=False)
     console.print(f"{time.time() - start:.0f} s")
+    for line in next_steps(folder):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def next_steps(folder: Path) -> list[str]:
+    """The commands that show more of it, with their path: outside of an activated environment they are not found."""
+    command = Path(os.path.relpath(Path(sys.executable).with_name("contextual-dropout")))
+    return [
+        "a page of tables, figures and examples, and one to draw digits on:",
+        f"  {command} report {folder} -o report",
+        f"  {command} serve {folder}",
+    ]
 
 
 def results_table(summary: Summary) -> Table:

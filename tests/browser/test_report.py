@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -244,15 +244,29 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of a report as large as MNIST makes it: all methods predict 10,000 images, and noise does not compress."""
     folder = tmp_path_factory.mktemp("full")
     root, data = records.results(folder), runs.small_mnist(folder / "data", 10_000, (28, 28))
-    runs.keep_all(root, runs.tested(data), seeds=(0,), settings=("noisy",), draws=1)
+    for setting, seeds in (("noisy", 5), ("original", 3)):
+        runs.keep_all(root, runs.tested(data), seeds=range(seeds), settings=(setting,), draws=1)
     return write_report(select(["mnist"], root), folder / "page", data).as_uri()
 
 
-def test_it_is_small_and_opens_at_once(page: Page, full: str) -> None:
-    assert Path(full.removeprefix("file://")).stat().st_size < 15e6
-    times = []
-    for _ in range(3):  # the best of them: the machine may be busy
-        page.goto(full)
-        times.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
-    assert 0 < min(times) < 3000
+#: Milliseconds from the start until Plotly has drawn a figure.
+FIRST_FIGURE = """() => new Promise((drawn) => {
+  const look = () => (document.querySelector(".main-svg") ? drawn(performance.now()) : requestAnimationFrame(look));
+  look();
+})"""
+#: Seconds that a reader may wait on a machine that is busy; on one that is not it should be 3.
+PATIENCE = 15.0
+
+
+def test_it_is_small_and_soon_drawn(page: Page, full: str, record_property: Callable[[str, object], None]) -> None:
+    size, times = Path(full.removeprefix("file://")).stat().st_size, []
+    for _ in range(3):
+        page.goto("about:blank")  # else it would only scroll
+        page.goto(f"{full}#e0-s0", wait_until="commit")  # at the figures, which are drawn where they are in sight
+        times.append(page.evaluate(FIRST_FIGURE) / 1000)
+    record_property("megabytes of the full report", round(size / 1e6, 2))
+    record_property("seconds to its first figure", [round(each, 2) for each in times])
+    print(f"{size / 1e6:.1f} MB; seconds to the first figure: {', '.join(f'{each:.2f}' for each in times)}")
+    assert size < 15e6
+    assert 0 < min(times) < PATIENCE
     expect(page.locator("#e0-s0-gallery .card").first).to_be_visible()

@@ -7,11 +7,16 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor, nn
 from typer.testing import CliRunner
 
+from contextual_dropout.cli import inspection
 from contextual_dropout.cli.app import app
-from contextual_dropout.experiments.config import load_experiment
+from contextual_dropout.experiments.config import RunConfig, load_experiment
+from contextual_dropout.experiments.examples import Examples, load_examples
 from contextual_dropout.experiments.run import run
+from contextual_dropout.prediction import Classification, MultilabelPrediction
 from tests.data.vqa.files import pack, picture
 from tests.experiments.tiny import folders
 
@@ -51,3 +56,30 @@ def test_panels_of_every_method_and_a_random_draw(data: Path, tmp_path: Path) ->
     names = {f"questions-uncertain-{method}" for method in METHODS} | {"questions-random"}
     assert {path.name for path in output.iterdir()} == {f"{name}.{end}" for name in names for end in ("png", "svg")}
     assert all(name in told.output for name in names)
+
+
+def test_every_network_reads_words_by_its_own_numbers(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that was trained on fewer questions knows fewer words, and numbers them otherwise."""
+    config = next(load_experiment("easy-vqa").runs("quick"))
+    results = folders(tmp_path / "runs")
+    runs = [
+        dataclasses.replace(config, method=name, train_examples=count, test_examples=8, samples=2)
+        for name, count in (("few", 1), ("many", 24))
+    ]
+    for each in runs:
+        run(each, results, data_directory=data)
+    seen: dict[str, Tensor] = {}
+
+    def answers(model: nn.Module, config: RunConfig, examples: Examples, sd: float) -> Classification:
+        seen[config.method] = examples.test_beside[0]
+        return MultilabelPrediction(torch.rand(2, len(examples.test_y), len(examples.classes)))
+
+    monkeypatch.setattr(inspection, "predict_questions", answers)
+    paths = [str(results.work / each.name) for each in runs]
+    told = CliRunner().invoke(app, ["inspect", *paths, "-o", str(tmp_path / "figures"), "--data", str(data)])
+    assert told.exit_code == 0, told.output
+    for each in runs:
+        assert torch.equal(seen[each.method], load_examples(each, data).test_beside[0])
+    assert not torch.equal(seen["few"], seen["many"])

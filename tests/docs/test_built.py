@@ -108,6 +108,14 @@ def test_search_works_on_pages_from_the_disk(site: Path, page: Page) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["index", "report", "live-page"])
+def test_no_line_of_code_is_cut(site: Path, page: Page, name: str) -> None:
+    """At 1280 pixels: a comment that one must scroll to is not read."""
+    page.goto((site / f"{name}.html").as_uri())
+    assert page.locator("pre code").evaluate_all("all => all.filter((e) => e.scrollWidth > e.clientWidth).length") == 0
+
+
+@pytest.mark.slow
 def test_no_page_asks_the_network_for_anything(site: Path) -> None:
     fetched = re.compile(r"<(?:script|img|iframe)[^>]*\ssrc=.?(?:https?:)?//|<link[^>]*\shref=.?(?:https?:)?//")
     pages = list(site.rglob("*.html"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from contextual_dropout.experiments.files import write_json
 from contextual_dropout.experiments.provenance import provenance
 
-__all__ = ["FULL", "budget", "record"]
+__all__ = ["FULL", "budget", "keep", "record"]
 
 FULL = os.environ.get("CONTEXTUAL_DROPOUT_RELIABILITY") == "full"
 RECORDS = Path(__file__).parents[2] / "experiments" / "reliability"
@@ -34,7 +34,10 @@ def record(part: str, name: str, claim: str, figures: Mapping[str, int | float |
         figures: by what they count, in words, with their unit.
     """
     if FULL:
-        where = {key: provenance()[key] for key in ("commit", "uncommitted_changes", "versions", "python", "time")}
-        write_json(
-            RECORDS / f"{name}.json", {"part": part, "claim": claim, "figures": dict(figures), "provenance": where}
-        )
+        keep(part, name, claim, figures)
+
+
+def keep(part: str, name: str, claim: str, figures: Mapping[str, int | float | str]) -> None:
+    """Write a record of what was shown by the code and the versions of now."""
+    where = {key: provenance()[key] for key in ("commit", "uncommitted_changes", "versions", "python", "time")}
+    write_json(RECORDS / f"{name}.json", {"part": part, "claim": claim, "figures": dict(figures), "provenance": where})

@@ -114,7 +114,10 @@ def test_a_seed_gives_the_same_bits_again_and_in_another_process() -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "7"}
     command = [sys.executable, "-m", "tests.reliability.test_determinism", str(steps)]
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root, env=environment, timeout=250)
+    seconds = budget(250, 1500)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=root, env=environment, timeout=seconds
+    )
     assert first == again == dict(line.split() for line in done.stdout.splitlines())
     record(
         "numerics",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.reliability.confined import run_script
-from tests.reliability.record import FULL, record
+from tests.reliability.record import FULL, budget, record
 
 #: By how much the memory in use may grow, and for how long the processor may work, for a file of up to a few MB.
 MEGABYTES, SECONDS = 100, 5.0
@@ -24,7 +24,7 @@ SOUND = {"an archive of 1 GiB of padding"}
 @pytest.mark.slow
 def test_files_that_lie_are_refused_before_they_take_memory() -> None:
     how = "thorough" if FULL else "quick"
-    found = {each["name"]: each for each in run_script("tests.reliability.lies", how, seconds=280)}
+    found = {each["name"]: each for each in run_script("tests.reliability.lies", how, seconds=budget(280, 3400))}
     assert len(found) > 30
     for name, each in found.items():
         assert "failure" not in each, f"{name}: {each['failure']}"

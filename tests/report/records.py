@@ -86,6 +86,20 @@ def _point(epoch: int, seed: int, accuracy: float, contextual: bool) -> dict[str
     }
 
 
+def answered(setting: str, method: str, seed: int, accuracy: float) -> dict[str, Any]:
+    """A run of MCAN on easy-VQA: 22 sites, no classes, accuracies by answer type."""
+    run = record(setting, method, seed, accuracy, data="easy-vqa", network="mcan", network_options={"size": "tiny"})
+    for values in run["test"].values():
+        values["accuracy_by_group"] = {"yes/no": accuracy + 5, "other": accuracy - 10}
+    names = [f"decoder.{place}.feed_forward.dropout.dropout" for place in range(22)]
+    if "contextuality" in run:
+        first = run["drop_probabilities"]["sites"][SITES[0]]
+        groups = {name: values for name, values in first.items() if not name.startswith("class ")}
+        run["drop_probabilities"]["sites"] = dict.fromkeys(names, groups)
+        run["contextuality"]["sites"] = dict.fromkeys(names, run["contextuality"]["sites"][SITES[0]])
+    return run
+
+
 def _of_sites(seed: int, accuracy: float) -> dict[str, Any]:
     groups = ["all", "right", "wrong", *(f"class {digit}" for digit in range(10))]
     drop = {

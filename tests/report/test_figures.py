@@ -27,7 +27,7 @@ from contextual_dropout.report.figures import (
 from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import ACCURACY
 from contextual_dropout.report.summary import Summary
-from tests.report.records import METHODS, ensemble, record, write, write_ensemble
+from tests.report.records import METHODS, answered, ensemble, record, write, write_ensemble
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,33 @@ def test_context(summary: Summary) -> None:
     released = line(bernoulli, "released code, over samples")
     assert list(released.get_ydata()) == [0.004, 0.025, 0.016]
     assert "released code, over samples" not in [each.get_label() for each in gaussian.lines]
+
+
+def test_many_sites_are_numbered(results: Results) -> None:
+    """Their names would be over one another; panels are one below the other."""
+    write(results, *(answered("noisy", f"contextual-{kind}", 0, 80.0) for kind in ("bernoulli", "gaussian")))
+    summary = summarise(results, "mnist")
+    figure = context_spread(summary, "noisy")
+    above, below = figure.axes
+    assert above.get_position().x0 == pytest.approx(below.get_position().x0)
+    assert "released code, over samples" not in [each.get_label() for each in above.lines]
+    of_sites = [above, *drop_probabilities(summary, "noisy", "contextual-bernoulli").axes]
+    for axes in of_sites:
+        assert [each.get_text() for each in axes.get_xticklabels()] == [str(number) for number in range(1, 23)]
+        assert axes.get_xlabel() == "site, in call order"
+
+
+def test_soft_answers_have_no_panel_of_classes(results: Results) -> None:
+    write(results, answered("noisy", "contextual-bernoulli", 0, 80.0))
+    figure = drop_probabilities(summarise(results, "mnist"), "noisy", "contextual-bernoulli")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["By layer", "By layer and outcome"]
+
+
+@pytest.mark.parametrize(("data", "kind"), [("mnist", "digit"), ("fashion-mnist", "class")])
+def test_classes_are_digits_where_they_are(results: Results, data: str, kind: str) -> None:
+    write(results, record("noisy", "contextual-bernoulli", 0, 87.0, data=data))
+    by_class = drop_probabilities(summarise(results, "mnist"), "noisy", "contextual-bernoulli").axes[2]
+    assert (by_class.get_title(loc="left"), by_class.get_xlabel()) == (f"By {kind} (hidden 2)", kind)
 
 
 def test_comparison_has_a_dot_for_every_seed(summary: Summary) -> None:

@@ -33,3 +33,39 @@ def test_contextual_log_likelihoods_are_beyond_the_convention() -> None:
         for method, row in setting.items():
             beyond = row["double_softmax_log_likelihood"].value > paper.LARGEST_LOG_LIKELIHOOD
             assert beyond == method.startswith("contextual")
+
+
+def test_tables_of_cifar_and_imagenet() -> None:
+    assert paper.CIFAR10["noisy"]["contextual-gaussian"]["pavpu-0.01"] == Reported(82.38, 0.41)
+    assert paper.CIFAR10["noisy"]["concrete"]["double_softmax_log_likelihood"] == Reported(-2.0, decimals=1)
+    assert paper.CIFAR100["original"]["contextual-bernoulli"]["double_softmax_log_likelihood"] == Reported(-3.56, 0.02)
+    assert paper.IMAGENET["scratch"]["contextual-gaussian"]["accuracy"] == Reported(70.29, 0.09)
+    assert "pavpu-0.05" not in paper.IMAGENET["finetuned"]["plain"]
+
+
+@pytest.mark.parametrize("data", paper.REPORTED)
+def test_the_settings_and_methods_of_every_data_set_are_those_that_are_run(data: str) -> None:
+    runs = {(config.setting, config.method) for config in load_experiment(data).runs("paper")}
+    assert {(setting, method) for setting, rows in paper.REPORTED[data].items() for method in rows} <= runs
+
+
+@pytest.mark.parametrize(
+    ("experiment", "setting", "method", "train"),
+    [
+        ("mnist", "noisy", "gating", 60_000),
+        ("cifar10", "original", "concrete", 50_000),
+        ("cifar100", "noisy", "mc-gaussian", 50_000),
+        ("imagenet", "finetuned", "plain", 1_281_167),
+        ("imagenet", "scratch", "contextual-gaussian", 1_281_167),
+    ],
+)
+def test_only_runs_of_the_papers_size_compare_with_it(experiment: str, setting: str, method: str, train: int) -> None:
+    def record(preset: str, train: int, **changes: object) -> dict[str, object]:
+        config = load_experiment(experiment).run(setting, method, 0, preset, **changes)
+        return {"config": config.to_dict(), "data": {"train": train}}
+
+    assert paper.comparable(record("paper", train))
+    assert not paper.comparable(record("quick", train))
+    assert not paper.comparable(record("paper", train - 1))
+    for changes in ({"epochs": 5}, {"split": "validation"}, {"test_examples": 100}, {"network": "vit"}):
+        assert not paper.comparable(record("paper", train, **changes))

@@ -8,7 +8,7 @@ from contextual_dropout.experiments.results import Results
 from contextual_dropout.report import all_tables, summarise, to_markdown, to_rich
 from contextual_dropout.report.summary import Summary
 from contextual_dropout.report.table import MISSING, Table
-from tests.report.records import ensemble, record, write, write_ensemble
+from tests.report.records import answered, ensemble, record, write, write_ensemble
 
 
 def row(table: Table, *names: str) -> dict[str, str]:
@@ -143,6 +143,25 @@ def test_context(summary: Summary) -> None:
     assert released[1:4] == ("87.33", "87.23", "+0.10")
 
 
+def test_released_code_stands_beside_the_papers_experiment_only(results: Results) -> None:
+    write(results, answered("noisy", "contextual-bernoulli", 0, 80.0))
+    tables = all_tables(summarise(results, "mnist"))
+    for name in ("context-spread", "context-value"):
+        assert "released code" not in to_markdown(tables[name])
+    assert tables["context-spread"].rows[21][2] == "22: decoder.21.feed_forward.dropout.dropout"
+
+
+def test_accuracy_by_answer_type(results: Results) -> None:
+    write(results, *(answered("noisy", "mc-bernoulli", seed, 80.0 + seed) for seed in (0, 1)))
+    table = all_tables(summarise(results, "mnist"))["groups-noisy"]
+    assert table.columns == ("Method", "Seeds", "All", "yes/no", "other")
+    assert cells(table, "MC dropout") == ("2", "80.50 ± 0.71", "85.50 ± 0.71", "70.50 ± 0.71")
+
+
+def test_there_are_no_answer_types_of_images(summary: Summary) -> None:
+    assert not [name for name in all_tables(summary) if name.startswith("groups")]
+
+
 def test_ensembles(summary: Summary) -> None:
     table = all_tables(summary)["ensembles"]
     assert cells(table, "noisy", "MC dropout", "3") == ("1", "86.75", "86.00", "87.50", "86.00", "-0.3700", "1.20")
@@ -169,6 +188,19 @@ def test_methods_that_do_not_compare_are_told(results: Results) -> None:
     write(results, record("noisy", "concrete", 0, 86.0), record("noisy", "mc-bernoulli", 0, 86.0, epochs=5))
     notes = all_tables(summarise(results, "mnist"))["protocol"].notes
     assert any(note.startswith("Not comparable") and "epochs" in note for note in notes)
+
+
+def test_the_protocol_tells_of_the_network_that_there_is(results: Results, summary: Summary) -> None:
+    assert all_tables(summary)["protocol"].notes[0].startswith("All noisy: network mlp, hidden [300, 100], epochs 200")
+    run = answered("clean", "concrete", 0, 80.0)
+    run["config"] |= {"augmentation": "crop-flip", "start_from": "mnist/plain/seed-{seed}"}
+    run["skipped"] = {"test": {"no image": 1200}}
+    write(results, run)
+    notes = all_tables(summarise(results, "mnist"))["protocol"].notes
+    clean = next(note for note in notes if note.startswith("All clean: network mcan, network_options size tiny, "))
+    assert "start_from mnist/plain/seed-{seed}, augmentation crop-flip, epochs" in clean
+    assert "hidden" not in clean
+    assert "Left out of the test data of clean: 1,200 (no image)." in notes
 
 
 def test_seeds_without_a_figure_are_told(results: Results) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -51,8 +51,7 @@ def inspect_runs(
     names, sd = _names(configs), _common_noise(configs, noise)
     examples = _test_examples(configs, data)
     if configs[0].data in QUESTION_DATA:
-        pairs = zip(names, networks.values(), strict=True)
-        answered = {name: predict_questions(model, config, examples, sd) for name, (model, config) in pairs}
+        answered = dict(zip(names, _answered(networks.values(), sd, data), strict=True))
         answered = {name: answered[name] for name in ordered(answered)}
         return draw_questions(answered, configs[0], examples, output, count, data, console)
     images = images_of(examples.test_x)
@@ -73,6 +72,17 @@ def inspect_runs(
     for path in _draw(found, draw_boxes, output, count):
         console.print(str(path), highlight=False, soft_wrap=True)
     console.print(to_rich(normality_table(found)))
+
+
+def _answered(
+    networks: Iterable[tuple[nn.Module, RunConfig]], sd: float, data: Path | None
+) -> Iterator[Classification]:
+    """What each network says to the test questions. Its word numbers are of the questions that it was trained on."""
+    read: dict[int | None, Examples] = {}
+    for model, config in networks:
+        if config.train_examples not in read:
+            read[config.train_examples] = _test_examples([config], data)
+        yield predict_questions(model, config, read[config.train_examples], sd)
 
 
 def _draw(found: dict[str, Normality], draw_boxes: Callable[..., Figure], output: Path, count: int) -> Iterator[Path]:

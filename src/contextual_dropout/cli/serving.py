@@ -39,7 +39,8 @@ def serve_network(
     except ModuleNotFoundError as error:
         raise ExperimentError(f"{error.name} is not installed: pip install 'contextual-dropout[serve]'") from error
     folder = find_checkpoint(checkpoint)
-    live = load_live(folder, beside or find_beside(folder), threshold)
+    other = beside or find_beside(folder)
+    live = load_live(folder, other, threshold)
     with listen(host, port) as opened:
         server = uvicorn.Server(
             uvicorn.Config(
@@ -52,6 +53,8 @@ def serve_network(
                 server_header=False,
             )
         )
+        if other is None:
+            console.print(f"no {BESIDE} run beside it; see --beside", highlight=False, soft_wrap=True)
         shown = f"[{host}]" if ":" in host else host
         console.print(f"{' beside '.join(config.name for _, config in live.networks)}", highlight=False, soft_wrap=True)
         console.print(

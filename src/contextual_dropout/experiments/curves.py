@@ -19,7 +19,7 @@ from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.evaluation import noise_name
 from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.files import locked, read_json, remove_leftovers, write_json
+from contextual_dropout.experiments.files import read_json, remove_leftovers, write_json
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.tasks import task_named
 from contextual_dropout.metrics.selective import risk_coverage_curve
@@ -206,7 +206,7 @@ def curve_records(configs: Iterable[RunConfig], results: Results, data_directory
         examples = load_examples(dataclasses.replace(config, ood=()), data_directory)
         draws = [each for name, each in kept.items() if name.startswith(f"{noise_name(config.noise_sd)}/")]
         if draws and record["data"]["sha256"].get(config.split) == examples.sha256.get(config.split):
-            with locked(results.work / config.name / "lock", PATIENCE):
+            with results.locked(config.name, PATIENCE):
                 remove_leftovers(curves_path(results, config))
                 write_curves(results, config, draws, examples.test_y)
             written.append(config.name)

@@ -20,12 +20,21 @@ LABELS = {
     "mc-bernoulli-tuned": "MC dropout, tuned",
     "learnable-bernoulli": "Learnable Bernoulli",
     "contextual-bernoulli-arm": "Contextual Bernoulli (ARM)",
+    "contextual-bernoulli-independent": "Contextual Bernoulli (independent ARM, constant context)",
+    "contextual-bernoulli-constant": "Contextual Bernoulli (constant context)",
     "contextual-bernoulli": "Contextual Bernoulli",
     "contextual-gaussian": "Contextual Gaussian",
 }
 CONTEXTUAL = ("contextual-bernoulli", "contextual-gaussian")
-#: Neither ours to be judged nor to be ahead of: the network alone, another rate, and our method by another estimator.
-REFERENCES = ("no-dropout", "mc-bernoulli-0.05", "contextual-bernoulli-arm")
+#: Neither ours to be judged nor to be ahead of: the network alone, another rate, and our method by another estimator or
+#: with the attention context of the paper, which is the same for every sample.
+REFERENCES = (
+    "no-dropout",
+    "mc-bernoulli-0.05",
+    "contextual-bernoulli-arm",
+    "contextual-bernoulli-independent",
+    "contextual-bernoulli-constant",
+)
 #: Baselines of ours that the paper does not have.
 ADDED = ("mc-bernoulli-tuned", "learnable-bernoulli")
 

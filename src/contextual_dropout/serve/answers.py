@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from contextual_dropout.conversion.convert import sites
 from contextual_dropout.prediction import Prediction
 from contextual_dropout.randomness import isolated
 
-__all__ = ["Answer", "Box", "Kept", "boxes", "kept"]
+__all__ = ["Answer", "Box", "Kept", "boxes", "histogram", "kept"]
 
 #: Of more classes, the most probable ones are shown.
 MOST_CLASSES = 10
@@ -50,6 +50,7 @@ class Kept:
         high: the largest.
         bars: how many units lie in each of equal intervals from 0 to 1; none where all units have the same, always.
         label: its name in print.
+        usual: as ``bars``, of the units' means over test images; none where they are not known.
     """
 
     layer: str
@@ -58,6 +59,7 @@ class Kept:
     high: float
     bars: list[int]
     label: str = ""
+    usual: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def kept(model: nn.Module, x: Tensor, seed: int) -> list[Kept]:
     Example:
         >>> (layer,) = kept(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.2)), torch.zeros(1, 4), seed=0)
         >>> layer
-        Kept(layer='1', mean=0.8, low=0.8, high=0.8, bars=[], label='')
+        Kept(layer='1', mean=0.8, low=0.8, high=0.8, bars=[], label='', usual=[])
     """
     found: dict[str, Kept] = {}
     if sites(model):
@@ -121,8 +123,13 @@ def kept(model: nn.Module, x: Tensor, seed: int) -> list[Kept]:
 
 
 def _spread(name: str, units: Tensor) -> Kept:
-    bars = torch.histc(units, BARS, 0, 1).int().tolist()
-    return Kept(name, units.mean().item(), units.min().item(), units.max().item(), bars)
+    return Kept(name, units.mean().item(), units.min().item(), units.max().item(), histogram(units))
+
+
+def histogram(units: Tensor) -> list[int]:
+    """How many of the keep probabilities (C,) lie in each of equal intervals from 0 to 1."""
+    counts: list[int] = torch.histc(units, BARS, 0, 1).int().tolist()
+    return counts
 
 
 def _constant(model: nn.Module) -> Iterator[Kept]:

@@ -109,6 +109,7 @@ class _Desk:
             "noise": {"trained": config.noise_sd, "most": min(MAX_NOISE, max(1.0, 2 * config.noise_sd))},
             "samples": {"usual": min(config.samples, MAX_SAMPLES), "most": MAX_SAMPLES},
             "threshold": live.threshold,
+            "worth": [known.worth for known in live.known if known.worth],
             "upload": MAX_UPLOAD,
             "examples": DIGITS if drawable and live.classes == tuple(DIGITS) else {},
         }

@@ -22,6 +22,7 @@ from contextual_dropout.report.layers import layer_labels
 from contextual_dropout.report.methods import label_of
 from contextual_dropout.serve.answers import Answer, boxes, kept
 from contextual_dropout.serve.frames import Frame, frame_for
+from contextual_dropout.serve.known import Known, known_of
 
 __all__ = ["LiveNetworks", "load_live"]
 
@@ -36,13 +37,15 @@ class LiveNetworks:
         shape: (C, H, W) of an image.
         frame: how the training images have their ink.
         threshold: certain is a p-value below it.
+        known: what is known of each network from its test.
     """
 
     networks: list[tuple[nn.Module, RunConfig]]
     classes: tuple[str, ...]
     shape: tuple[int, int, int]
     frame: Frame
-    threshold: float = 0.05
+    threshold: float
+    known: list[Known]
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -63,9 +66,14 @@ class LiveNetworks:
             seed: of the masks.
         """
         with self._one_at_a_time:  # modes and generators are shared by all threads
-            return [self._answer(model, config, image, samples, seed) for model, config in self.networks]
+            return [
+                self._answer(model, config, known, image, samples, seed)
+                for (model, config), known in zip(self.networks, self.known, strict=True)
+            ]
 
-    def _answer(self, model: nn.Module, config: RunConfig, image: Tensor, samples: int, seed: int) -> Answer:
+    def _answer(
+        self, model: nn.Module, config: RunConfig, known: Known, image: Tensor, samples: int, seed: int
+    ) -> Answer:
         x = image.flatten() if config.network in FLAT else image
         x = normaliser(config)(x.unsqueeze(0))
         several = is_stochastic(model)
@@ -83,7 +91,10 @@ class LiveNetworks:
             bool(prediction.certain(self.threshold)) if several else None,
             len(prediction.samples),
             boxes(prediction, self.classes),
-            [dataclasses.replace(layer, label=labels[layer.layer]) for layer in layers],
+            [
+                dataclasses.replace(layer, label=labels[layer.layer], usual=known.usual.get(layer.layer, []))
+                for layer in layers
+            ],
         )
 
 
@@ -100,7 +111,7 @@ def load_live(folder: Path, beside: Path | None, threshold: float = 0.05) -> Liv
     """
     model, config, classes = load_network(folder)
     shape = _image_shape(config, input_shape(folder))
-    networks = [(model, config)]
+    networks, known = [(model, config)], [known_of(folder, model, config, threshold)]
     if beside is not None:
         other, other_config, other_classes = load_network(beside)
         if _image_shape(other_config, input_shape(beside)) != shape or other_classes != classes:
@@ -109,7 +120,8 @@ def load_live(folder: Path, beside: Path | None, threshold: float = 0.05) -> Liv
                 "data"
             )
         networks.append((other, other_config))
-    return LiveNetworks(networks, classes, shape, frame_for(config.data, *shape[1:]), threshold)
+        known.append(known_of(beside, other, other_config, threshold))
+    return LiveNetworks(networks, classes, shape, frame_for(config.data, *shape[1:]), threshold, known)
 
 
 def _image_shape(config: RunConfig, shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -126,6 +126,9 @@ def test_p_values_of_right_and_wrong_answers(kept: Kept, lines: Lines) -> None:
         (found,) = (each for each in plot["data"] if each["name"] == name)
         counts, _ = np.histogram(lines.p_value[chosen], 20, (0, 1))
         np.testing.assert_allclose(found["y"], 100 * counts / counts.sum(), rtol=1e-3)
+        certain = 100 * (lines.p_value[chosen] < 0.05).double().mean().item()
+        assert f"{certain:.1f}% of the {name} answers" in plot["layout"]["annotations"][0]["text"]
+    assert "type" not in plot["layout"]["yaxis"]  # linear: a logarithm hides how much lies in the first bar
 
 
 def test_one_sample_has_no_p_values() -> None:

@@ -152,6 +152,32 @@ def test_the_page_opens_with_the_papers_table(text: str) -> None:
     assert text.count("<details class='table' open>") == 1
 
 
+def test_figures_come_after_the_first_table_and_before_the_others(text: str) -> None:
+    tables = [found.start() for found in re.finditer("<details class='table'", text)]
+    figures = [found.start() for found in re.finditer("<figure ", text)]
+    assert tables[0] < min(figures) < max(figures) < tables[1]
+
+
+def test_tables_without_anything_of_ours_are_left_out(results: Results, data: Path) -> None:
+    """Of the paper's on original MNIST, where nothing was run on it, and those that would say "No results yet"."""
+    write(results, record("noisy", "concrete", 0, 86.0))
+    text = html_page(select(["mnist"], results), data)
+    titles = re.findall("<summary>(.*?)</summary>", text)
+    assert titles[:3] == [
+        escape("Noisy MNIST (the paper's Table 1)"),
+        "Where we do not match the paper",  # that there is no such figure is a result
+        escape("Complete results, noisy MNIST (the paper's appendix)"),
+    ]
+    assert not [title for title in titles if "original" in title or "clean" in title or title == "Ensembles"]
+    assert "No results yet" not in text
+
+
+def test_the_gallery_begins_with_our_method(text: str, results: Results, examples: Examples, data: Path) -> None:
+    assert text.count("selected>Contextual Bernoulli</option>") == 2  # in both settings
+    keep(results, record("noisy", "concrete", 0, 86.0), examples)
+    assert " selected>" not in html_page(select(["mnist"], results), data)
+
+
 def test_what_a_p_value_says_is_said_right(text: str) -> None:
     assert "on average over masks, the first answer is ahead of the second" in " ".join(text.split())
     assert "whatever the mask" not in text

@@ -37,7 +37,7 @@ def test_boxes_of_layers_are_quantiles_averaged_over_seeds(complete: Results) ->
 
 def test_boxes_of_classes(complete: Results) -> None:
     plots = figures(complete)["Dropout probabilities by class"].plots
-    digits = boxes(plots["Contextual Gaussian, hidden 1"], "")
+    digits = boxes(plots["hidden 1: Contextual Gaussian"], "")
     assert digits["x"] == [str(digit) for digit in range(10)]
     assert digits["median"] == pytest.approx([0.173 + 0.001 * digit for digit in range(10)])
 

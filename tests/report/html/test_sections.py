@@ -85,8 +85,8 @@ def test_without_predictions_there_are_the_figures_of_records(results: Results, 
     assert found.gallery is None
     (note,) = found.notes
     assert note == (
-        "Figures of predictions and the gallery are left out: predictions at noise-1 are not kept here (runs keep them "
-        "in their work folder, which --work names)."
+        "Figures of predictions and the gallery are left out: neither curves nor predictions at noise-1 are kept here "
+        "(runs keep them in their work folder, which --work names)."
     )
     assert found.with_lines == {}
 
@@ -106,7 +106,8 @@ def test_without_predictions_curves_beside_the_records_are_drawn(
     assert of_curves.gallery == of_predictions.gallery
     assert alone.gallery is None
     (note,) = alone.notes
-    assert note.startswith("The gallery is left out: the data set mnist is not on this machine")
+    assert note.startswith("The gallery is left out: predictions at noise-1 are not kept here")
+    assert "; and the data set mnist is not on this machine" in note
     (note,) = section(results, data).notes
     assert note.startswith("The gallery is left out: predictions at noise-1 are not kept here")
 
@@ -140,6 +141,14 @@ def test_without_the_data_set_nothing_is_fetched(results: Results, two: Two, tmp
     found = section(results, tmp_path / "nowhere")
     assert titles(found) == FIGURES[4:]
     assert "the data set mnist is not on this machine: name its folder with --data" in found.notes[0]
+
+
+def test_where_all_is_missing_both_reasons_are_told(results: Results, two: Two, tmp_path: Path) -> None:
+    """Who gets the data set would else find that nothing has changed."""
+    shutil.rmtree(results.work)
+    (note,) = section(results, tmp_path / "nowhere").notes
+    assert "are left out: neither curves nor predictions at noise-1 are kept here (" in note
+    assert "; and the data set mnist is not on this machine: name its folder with --data" in note
 
 
 def test_a_damaged_data_set_is_told(results: Results, two: Two, tmp_path: Path, data: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,8 +12,14 @@ from matplotlib.figure import Figure
 from contextual_dropout.experiments.paper import IN_THE_PAPER, RELEASED_CODE
 from contextual_dropout.report.figures.style import NoData, colour, new_figure, tidy
 from contextual_dropout.report.summary import Runs, Summary
+from contextual_dropout.report.tables import of_the_paper
 
-__all__ = ["context_spread"]
+__all__ = ["FEW", "NUMBERS", "context_spread", "name_sites"]
+
+#: Sites that panels side by side have room for; more of them are numbered, and panels are one below the other.
+FEW = 5
+#: Numbers that a panel as wide as the page has room for.
+NUMBERS = 30
 
 
 def context_spread(summary: Summary, setting: str) -> Figure:
@@ -25,18 +32,30 @@ def context_spread(summary: Summary, setting: str) -> Figure:
     runs = [each for each in runs if "contextuality" in each.first]
     if not runs:
         raise NoData(f"contextuality was not measured in the setting {setting}")
-    figure, panels = new_figure(3.0, 1, len(runs), sharey=True)
+    few = all(len(each.site_labels) <= FEW for each in runs)
+    rows, columns = (1, len(runs)) if few else (len(runs), 1)
+    figure, panels = new_figure(3.0 if few else 1.9 * rows, rows, columns, sharey=True)
     for axes, each in zip(panels, runs, strict=True):
         _bars(axes, each, -0.2, "sd_over_samples", "over samples", colour(each.method))
         _bars(axes, each, 0.2, "sd_over_units", "over units", "#BBBBBB")
-        _released(axes, each)
-        names = list(each.site_labels.values())
-        axes.set_xticks(range(len(names)), names)
-        axes.grid(visible=False, axis="x")
-        title = textwrap.fill(f"{each.label}, {setting}", 72 // len(runs), break_on_hyphens=False)
-        tidy(axes, title, "", "sd of keep probability" if axes is panels[0] else "")
-        _legend(axes, 2 if len(runs) < 3 else 1)
+        if of_the_paper(summary):
+            _released(axes, each)
+        title = textwrap.fill(f"{each.label}, {setting}", 72 // columns, break_on_hyphens=False)
+        tidy(axes, title, "", "sd of keep probability" if axes is panels[0] or not few else "")
+        name_sites(axes, list(each.site_labels.values()))
+        _legend(axes, 2 if columns < 3 else 1, below=few)
     return figure
+
+
+def name_sites(axes: Axes, names: Sequence[str]) -> None:
+    """Names of sites on the axis, or where these are too many their numbers, by which the tables call them too."""
+    axes.grid(visible=False, axis="x")
+    if len(names) <= FEW:
+        axes.set_xticks(range(len(names)), names)
+        return
+    shown = range(0, len(names), -(-len(names) // NUMBERS))
+    axes.set_xticks(list(shown), [str(place + 1) for place in shown])
+    axes.set_xlabel("site, in call order")
 
 
 def _bars(axes: Axes, runs: Runs, shift: float, name: str, what: str, shade: str) -> None:
@@ -49,12 +68,14 @@ def _bars(axes: Axes, runs: Runs, shift: float, name: str, what: str, shade: str
         axes.errorbar(centres, means, errors, fmt="none", ecolor="#333333", elinewidth=0.8, capsize=2)
 
 
-def _legend(axes: Axes, columns: int) -> None:
-    """Below the panel, bars first."""
+def _legend(axes: Axes, columns: int, *, below: bool) -> None:
+    """Below the panel, or at the right above it; bars first."""
     entries = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: "released" in entry[1])
     handles, labels = zip(*entries, strict=True)
-    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
-    axes.legend(handles, labels, ncols=columns, frameon=False, fontsize=7, handlelength=1.0, columnspacing=1.0, **below)
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
+    if below:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1)}
+    axes.legend(handles, labels, ncols=columns, frameon=False, fontsize=7, handlelength=1.0, columnspacing=1.0, **place)
 
 
 def _released(axes: Axes, runs: Runs) -> None:

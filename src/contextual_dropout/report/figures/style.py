@@ -15,7 +15,8 @@ __all__ = ["WIDTH", "NoData", "colour", "legend", "line_style", "new_figure", "n
 
 #: Inches: the text width of a page.
 WIDTH = 6.5
-# Okabe and Ito's palette; baselines are thin, and those of one family share a colour.
+# Okabe and Ito's palette, and a lighter vermilion for our method by another estimator; baselines are thin, and those of
+# one family share a colour.
 _COLOURS = {
     "no-dropout": "#000000",
     "mc-bernoulli": "#56B4E9",
@@ -27,17 +28,21 @@ _COLOURS = {
     "gating-dropout": "#999999",
     "mc-bernoulli-tuned": "#56B4E9",
     "learnable-bernoulli": "#000000",
-    "contextual-bernoulli-arm": "#D55E00",
+    "contextual-bernoulli-arm": "#F29C6E",
+    "contextual-bernoulli-independent": "#F29C6E",
+    "contextual-bernoulli-constant": "#B8860B",
     "contextual-bernoulli": "#D55E00",
     "contextual-gaussian": "#0072B2",
 }
-_MARKERS = dict(zip(LABELS, ("x", "o", "o", "s", "^", "v", "x", "+", "o", "d", "v", "o", "s"), strict=True))
+_MARKERS = dict(zip(LABELS, ("x", "o", "o", "s", "^", "v", "x", "+", "o", "d", "v", "+", "^", "o", "s"), strict=True))
 _DASHED = (
     "mc-bernoulli-0.05",
     "gating-dropout",
     "mc-bernoulli-tuned",
     "learnable-bernoulli",
     "contextual-bernoulli-arm",
+    "contextual-bernoulli-independent",
+    "contextual-bernoulli-constant",
 )
 _RC: Any = {
     "font.size": 8,

@@ -125,8 +125,8 @@ def p_values(kept: Sequence[Kept]) -> Figure:
     """How p-values are distributed where the answer is right, and where it is wrong."""
     plots = {each.label: _histogram(each.curves) for each in ours_first(kept)}
     caption = (
-        "Bars are shares of the right and of the wrong answers, each 100% in all; the axis is logarithmic. The first "
-        "bar is what is certain at 0.05."
+        "Bars are shares of the right and of the wrong answers, each 100% in all. The first bar is what is certain at "
+        "0.05: good methods have most of the right answers in it, and few of the wrong ones."
     )
     return Figure("p-values of right and wrong answers", caption, plots, "Method")
 
@@ -146,7 +146,13 @@ def _histogram(curves: Curves) -> Plot:
                 "hovertemplate": f"<b>{name}</b><br>p-value %{{customdata}}<br>%{{y:.2f}}%<extra></extra>",
             }
         )
-    lowest = min((share for trace in traces for share in trace["y"] if share), default=1.0)
-    bottom = min(max(math.floor(math.log10(lowest)), -2), 0)
-    y = axis("share (%)", type="log", dtick=1, tickformat="~g", range=[bottom, 2.1])
-    return plot(traces, axis("p-value", range=[0, 1]), y, barmode="group", **LEGEND)
+    words = f"certain (p-value below {CERTAIN:g}):<br>{_first_bar(traces)}"
+    corner = {"xref": "paper", "yref": "paper", "x": 1, "y": 1, "xanchor": "right", "yanchor": "top"}
+    said = {"text": words, "align": "right", "showarrow": False, **corner}
+    y = axis("share (%)", range=[0, 100])
+    return plot(traces, axis("p-value", range=[0, 1]), y, barmode="group", annotations=[said], **LEGEND)
+
+
+def _first_bar(traces: Sequence[Plot]) -> str:
+    """In words, as it matters most."""
+    return "<br>".join(f"{trace['y'][0]:.1f}% of the {trace['name']} answers" for trace in traces)

@@ -14,6 +14,7 @@ from contextual_dropout.report.html.images import COLUMNS, sheet, small
 from contextual_dropout.report.html.kept import Predicted
 from contextual_dropout.report.html.plots import rounded, shade
 from contextual_dropout.report.html.shown import Shown
+from contextual_dropout.report.methods import CONTEXTUAL
 
 __all__ = ["KINDS", "chosen", "gallery"]
 
@@ -50,6 +51,7 @@ def gallery(kept: Mapping[str, Predicted], methods: Mapping[str, str], shown: Sh
     return {
         "classes": class_names(shown.classes),
         "methods": [{"label": methods[method], "colour": shade(method)} for method in kept],
+        "ours": next((place for place, method in enumerate(kept) if method in CONTEXTUAL), None),
         "threshold": CERTAIN,
         "columns": COLUMNS,
         "size": list(images.shape[-2:]),

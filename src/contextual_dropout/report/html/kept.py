@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,13 @@ from contextual_dropout.experiments.curves import Curves, curves_of, read_curves
 from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.examples import Examples, load_examples
 from contextual_dropout.experiments.questions import QUESTION_DATA
-from contextual_dropout.experiments.results import Results
+from contextual_dropout.experiments.results import PREDICTIONS, Results
 from contextual_dropout.experiments.tasks import task_named
 from contextual_dropout.prediction import Classification
 from contextual_dropout.report.figures.style import NoData
 from contextual_dropout.report.summary import Runs
 
-__all__ = ["Kept", "Predicted", "config_of", "read_kept", "tested_on"]
+__all__ = ["Kept", "Predicted", "config_of", "keep_predictions", "read_kept", "tested_on"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,12 @@ class Kept:
 def config_of(runs: Runs) -> RunConfig:
     """The configuration of the first seed."""
     return RunConfig.from_dict(runs.first["config"])
+
+
+def keep_predictions(results: Results, runs: Iterable[Runs]) -> bool:
+    """Whether any of the runs left a file of predictions, sound or not; it is not read."""
+    configs = (RunConfig.from_dict(record["config"]) for each in runs for record in each.records.values())
+    return any((results.work / config.name / PREDICTIONS).exists() for config in configs)
 
 
 def tested_on(config: RunConfig, directory: Path | None) -> Examples:

@@ -115,13 +115,13 @@ def figure_block(name: str, figure: Figure) -> str:
 
 
 def gallery_block(name: str, values: Mapping[str, Any], caption: str) -> str:
-    """Filters, and a place for the cards."""
+    """Filters, and a place for the cards: at first of our method, as another may have all the most striking ones."""
     methods = {"": "all", **{str(index): each["label"] for index, each in enumerate(values["methods"])}}
     present = sorted({card["truth"] for card in values["cards"]} - {-1})
     classes = {"": "all", **{str(index): values["classes"][index] for index in present}}
     selects = (
         _select("kind", "Examples", {**KINDS, "": "all"})
-        + _select("method", "Method", methods)
+        + _select("method", "Method", methods, str(values["ours"]))
         + _select("truth", "True class", classes)
         + _select("answer", "Answer", _ANSWERS)
         + _select("p", "p-value", _P_VALUES)
@@ -135,8 +135,12 @@ def gallery_block(name: str, values: Mapping[str, Any], caption: str) -> str:
     )
 
 
-def _select(name: str, title: str, choices: Mapping[str, str]) -> str:
-    options = "".join(f"<option value='{escape(value)}'>{escape(text)}</option>" for value, text in choices.items())
+def _select(name: str, title: str, choices: Mapping[str, str], chosen: str | None = None) -> str:
+    """What is chosen at first is the first, or ``chosen`` if that is among the choices."""
+    options = "".join(
+        f"<option value='{escape(value)}'{' selected' if value == chosen else ''}>{escape(text)}</option>"
+        for value, text in choices.items()
+    )
     return f"<label>{escape(title)} <select name='{name}' autocomplete='off'>{options}</select></label>"
 
 

@@ -24,6 +24,7 @@ from contextual_dropout.report.html.markup import (
 from contextual_dropout.report.html.sections import Section, read_section
 from contextual_dropout.report.html.selection import Selection
 from contextual_dropout.report.summary import ReportError
+from contextual_dropout.report.table import MISSING, Table
 from contextual_dropout.report.tables import all_tables
 
 __all__ = ["html_page", "write_report"]
@@ -79,29 +80,37 @@ def html_page(selections: Sequence[Selection], data: Path | None = None) -> str:
 
 def _links(selection: Selection, sections: Iterable[Section], name: str) -> list[tuple[str, str]]:
     experiment = selection.summary.experiment
-    links = [(f"{name}-tables", f"{experiment}: tables")]
+    links = [(f"{name}-results", f"{experiment}: results")]
     for place, section in enumerate(sections):
         links.append((f"{name}-s{place}", f"{section.setting}: figures"))
         if section.gallery is not None:
             links.append((f"{name}-s{place}-gallery", f"{section.setting}: gallery"))
-    return links
+    return [*links, (f"{name}-tables", f"{experiment}: tables")]
 
 
 def _experiment(
     selection: Selection, sections: Iterable[Section], name: str, values: dict[str, dict[str, Any]]
 ) -> Iterator[str]:
-    """Its facts, tables and settings; what scripts need of them goes to ``values``."""
-    tables = all_tables(selection.summary)
+    """Its facts, first table, settings and other tables; what scripts need of them goes to ``values``."""
+    first, *others = (table for table in all_tables(selection.summary).values() if _measured(table))
     yield f"<section class='experiment' id='{name}'><h2>{escape(selection.summary.experiment)}</h2>"
     yield facts_list(facts(selection.summary))
     yield notes_block(f"{each} has no record yet, and is left out." for each in selection.unfinished)
     yield notes_block(f"{name} is left out: its file {fault}." for name, fault in selection.summary.faults.items())
-    yield f"<section id='{name}-tables'><h3>Tables</h3>"
-    yield from (table_block(table, shown=place == 0) for place, table in enumerate(tables.values()))
-    yield "</section>"
+    yield f"<section id='{name}-results'><h3>Results</h3>{table_block(first, shown=True)}</section>"
     for place, section in enumerate(sections):
         yield from _setting(section, f"{name}-s{place}", values)
-    yield "</section>"
+    yield f"<section id='{name}-tables'><h3>More tables</h3>"
+    yield from (table_block(table, shown=False) for table in others)
+    yield "</section></section>"
+
+
+def _measured(table: Table) -> bool:
+    """Whether anything in it is ours: in the columns of that name, if it has any, or beside the names of its rows."""
+    if not table.rows:
+        return table.empty != Table.empty  # that nothing was found is a result; that nothing was run is none
+    ours = [place for place, head in enumerate(table.columns) if head.lower() == "ours"]
+    return any(row[place] != MISSING for row in table.rows for place in ours or range(1, len(table.columns)))
 
 
 def _setting(section: Section, name: str, values: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 Plot = dict[str, Any]
-#: Colours of right and wrong answers.
-RIGHT, WRONG = "#009E73", "#D55E00"
+#: Colours of right and wrong answers, which no method has.
+RIGHT, WRONG = "var(--right)", "var(--wrong)"
 #: The layout of a figure with a legend of its own, above it on the left: the buttons of Plotly are on the right.
 LEGEND: Plot = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}}
 _FONT = {"color": "var(--ink)", "size": 12, "family": "system-ui, sans-serif"}

@@ -57,7 +57,7 @@ def _by_class(runs: Sequence[Runs]) -> Figure:
             groups = [name for name in each.first["drop_probabilities"]["sites"][site] if name.startswith("class ")]
             values = {name.removeprefix("class "): site_quantiles(each, site, name) for name in groups}
             if values:
-                plots[f"{each.label}, {place}"] = _boxes({"": values}, {"": shade(each.method)}, "class")
+                plots[f"{place}: {each.label}"] = _boxes({"": values}, {"": shade(each.method)}, "class")
     return Figure("Dropout probabilities by class", _QUANTILES, plots, "Shown")
 
 

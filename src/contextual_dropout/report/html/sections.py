@@ -11,7 +11,7 @@ from contextual_dropout.experiments.examples import Examples
 from contextual_dropout.report.figures.style import NoData
 from contextual_dropout.report.html.curves import prediction_figures
 from contextual_dropout.report.html.gallery import gallery
-from contextual_dropout.report.html.kept import Kept, Predicted, config_of, read_kept, tested_on
+from contextual_dropout.report.html.kept import Kept, Predicted, config_of, keep_predictions, read_kept, tested_on
 from contextual_dropout.report.html.plots import Figure
 from contextual_dropout.report.html.recorded import recorded_figures
 from contextual_dropout.report.html.selection import Selection
@@ -63,12 +63,11 @@ def read_section(selection: Selection, setting: str, data: Path | None) -> Secti
     """
     runs = [selection.summary.runs[setting, method] for method in selection.summary.methods(setting)]
     section = Section(setting, {each.method: each.label for each in runs})
-    examples, reason = None, f"predictions at {runs[0].own_noise} are not kept here ({_FOLDER})"
-    try:
-        examples = tested_on(config_of(runs[0]), data)
-    except NoData as missing:
-        reason = str(missing)
+    examples, unread = _examples(runs[0], data)
     kept = _kept(selection, runs, examples, section.notes)
+    reasons = [] if keep_predictions(selection.results, runs) else [_unkept(runs[0], curves=bool(kept))]
+    # One alone would not do: a reader who gets the data set should know that predictions are missing too.
+    reason = "; and ".join(filter(None, [*reasons, unread])) or "no predictions that are kept here can be used"
     if not kept:
         section.notes.append(f"Figures of predictions and the gallery are left out: {reason}.")
     else:
@@ -77,6 +76,24 @@ def read_section(selection: Selection, setting: str, data: Path | None) -> Secti
         _add_gallery(section, runs[0], kept, examples, data, reason)
     section.figures += recorded_figures(runs)
     return section
+
+
+def _examples(runs: Runs, data: Path | None) -> tuple[Examples | None, str]:
+    """What the runs were tested on, or why it cannot be shown."""
+    try:
+        return tested_on(config_of(runs), data), ""
+    except NoData as missing:
+        return None, str(missing)
+
+
+def _unkept(runs: Runs, curves: bool) -> str:
+    """What is missing where no run kept its predictions; there may be curves of them beside the records."""
+    what = (
+        f"predictions at {runs.own_noise} are not"
+        if curves
+        else f"neither curves nor predictions at {runs.own_noise} are"
+    )
+    return f"{what} kept here ({_FOLDER})"
 
 
 def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, notes: list[str]) -> list[Kept]:

@@ -17,6 +17,7 @@ from contextual_dropout.report.tables.cost import cost, model_sizes
 from contextual_dropout.report.tables.detection import detection
 from contextual_dropout.report.tables.ensembles import ensembles
 from contextual_dropout.report.tables.figures import figures
+from contextual_dropout.report.tables.groups import groups, has_groups
 from contextual_dropout.report.tables.normality import normality
 from contextual_dropout.report.tables.protocol import protocol
 
@@ -33,6 +34,8 @@ __all__ = [
     "differences",
     "ensembles",
     "figures",
+    "groups",
+    "has_groups",
     "model_sizes",
     "noisy_mnist",
     "normality",
@@ -63,9 +66,13 @@ def all_tables(summary: Summary) -> dict[str, Table]:
         for setting in summary.settings
         for name, table in (("figures", figures), ("calibration", calibration), ("detection", detection))
     }
+    by_group = {
+        f"groups-{setting}": groups(summary, setting) for setting in summary.settings if has_groups(summary, setting)
+    }
     return (
         paper
         | each
+        | by_group
         | {
             "cost": cost(summary),
             "context-spread": context_spread(summary),

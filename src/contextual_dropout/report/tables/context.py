@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextual_dropout.experiments.paper import RELEASED_CODE
 from contextual_dropout.report.summary import Runs, Statistic, Summary
 from contextual_dropout.report.table import MISSING, Table, number, of_seeds, signed
+from contextual_dropout.report.tables.comparison import of_the_paper
 
 __all__ = ["context_spread", "context_value"]
 
@@ -22,21 +23,23 @@ def context_spread(summary: Summary) -> Table:
         *("sd over samples", "sd over masks", "sd over units", "Prior"),
     )
     rows = [
-        (runs.setting, runs.label, runs.site_labels.get(site, site), *_site(runs, site))
+        (runs.setting, runs.label, _name(runs, site, place), *_site(runs, site))
         for runs in _contextual(summary)
-        for site in runs.first["contextuality"]["sites"]
+        for place, site in enumerate(runs.first["contextuality"]["sites"], 1)
     ]
-    rows += [
-        ("noisy", _RELEASED, f"site {index}", MISSING, number(sd, 4), MISSING, MISSING, MISSING)
-        for index, sd in enumerate(RELEASED_CODE.sd_over_samples, 1)
-    ]
-    notes = (
+    notes = [
         "sd over samples: within a unit, mean over units, of means over masks; sd over masks: within a unit and a "
         "sample, since later sites read what earlier masks left. sd over units: of the units' mean keep "
         "probabilities. Each is given as mean ± sd over seeds.",
-        f"{_RELEASED_NOTE} Its learned prior moves from {RELEASED_CODE.prior[0]:.2f} to {RELEASED_CODE.prior[1]:.2f}.",
-    )
-    return Table("Contextuality: keep probabilities", columns, tuple(rows), notes)
+    ]
+    if of_the_paper(summary):
+        rows += [
+            ("noisy", _RELEASED, f"site {index}", MISSING, number(sd, 4), MISSING, MISSING, MISSING)
+            for index, sd in enumerate(RELEASED_CODE.sd_over_samples, 1)
+        ]
+        before, after = RELEASED_CODE.prior
+        notes.append(f"{_RELEASED_NOTE} Its learned prior moves from {before:.2f} to {after:.2f}.")
+    return Table("Contextuality: keep probabilities", columns, tuple(rows), tuple(notes))
 
 
 def context_value(summary: Summary) -> Table:
@@ -46,19 +49,26 @@ def context_value(summary: Summary) -> Table:
         *("Log-likelihood: contextual", "frozen", "difference", "Predictions changed"),
     )
     rows = [_value(runs) for runs in _contextual(summary)]
-    contextual, frozen = RELEASED_CODE.accuracy_contextual, RELEASED_CODE.accuracy_frozen
-    accuracies = (number(contextual, 2), number(frozen, 2), signed(contextual - frozen, 2))
-    rows.append(("noisy", _RELEASED, MISSING, *accuracies, *[MISSING] * 4))
-    notes = (
-        "One draw of the test noise. Difference: contextual less frozen, what the context is worth, paired by seed.",
-        _RELEASED_NOTE,
-    )
-    return Table("Contextuality: what freezing the context costs", columns, tuple(rows), notes)
+    notes = [
+        "One draw of the test noise. Difference: contextual less frozen, what the context is worth, paired by seed."
+    ]
+    if of_the_paper(summary):
+        contextual, frozen = RELEASED_CODE.accuracy_contextual, RELEASED_CODE.accuracy_frozen
+        accuracies = (number(contextual, 2), number(frozen, 2), signed(contextual - frozen, 2))
+        rows.append(("noisy", _RELEASED, MISSING, *accuracies, *[MISSING] * 4))
+        notes.append(_RELEASED_NOTE)
+    return Table("Contextuality: what freezing the context costs", columns, tuple(rows), tuple(notes))
 
 
 def _contextual(summary: Summary) -> list[Runs]:
     every = [summary.runs[setting, method] for setting in summary.settings for method in summary.methods(setting)]
     return [runs for runs in every if "contextuality" in runs.first]
+
+
+def _name(runs: Runs, site: str, place: int) -> str:
+    """In print; sites that have no such name have their numbers too, by which figures call them."""
+    label = runs.site_labels.get(site, site)
+    return label if label != site else f"{place}: {site}"
 
 
 def _site(runs: Runs, site: str) -> list[str]:

@@ -5,7 +5,7 @@ const byId = (id) => document.getElementById(id);
 const pad = byId("pad");
 const brush = pad.getContext("2d");
 const state = {
-  about: null, strokes: [], file: null, pen: null, seed: 0, example: 3, given: false,
+  about: null, strokes: [], file: null, pen: null, seed: 0, example: 8, given: false,
   subject: 0, // counts the images: what is said of an earlier one is not shown
   running: false, again: false,
 };
@@ -182,13 +182,15 @@ function keepPlots(answer) {
   const high = 30;
   const { svg, at } = plot(high, names, "Keep probabilities");
   answer.kept.forEach((layer, row) => {
-    const [base, most] = [(row + 1) * high, Math.max(...layer.bars)];
+    const [base, most] = [(row + 1) * high, Math.max(...layer.bars, ...layer.usual)];
     const group = svg.appendChild(shape("g", {}));
-    layer.bars.forEach((count, bar) => {
-      const [x, width] = [at(bar / layer.bars.length), at(1 / layer.bars.length) - at(0)];
+    const hills = (bars, look) => bars.forEach((count, bar) => {
+      const [x, width] = [at(bar / bars.length), at(1 / bars.length) - at(0)];
       const height = Math.max(1, (count / most) * (high - 6));
-      if (count) group.append(shape("rect", { class: "hill", x, y: base - height, width, height }));
+      if (count) group.append(shape("rect", { class: look, x, y: base - height, width, height }));
     });
+    hills(layer.usual, "usual");
+    hills(layer.bars, "hill");
     const [x, kind] = [at(layer.mean), layer.bars.length ? "median" : "fixed"];
     group.append(shape("line", { class: kind, x1: x, x2: x, y1: base - high + 6, y2: base }));
     group.append(shape("text", { x: WIDE, y: base - 9, "text-anchor": "end" }, layer.mean.toFixed(2)));
@@ -312,7 +314,9 @@ function prepare(about) {
   state.about = about;
   byId("run").textContent = about.name;
   byId("threshold").textContent = about.threshold;
+  if (about.worth.length) byId("worth").textContent = about.worth.join(" ");
   byId("noise").max = about.noise.most;
+  byId("noise").value = about.noise.trained; // where networks meet what they know, and have doubts
   byId("trained").value = about.noise.trained; // a mark on the slider
   byId("trained-words").textContent = about.noise.trained ? `trained with sd ${about.noise.trained}` : "";
   byId("samples").max = about.samples.most;

@@ -1,0 +1,79 @@
+"""Records say what was tried and with what, and the page shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reliability import record, record_compatibility
+from tests.reliability.scripts import ROOT
+
+REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests">
+<testsuite name="pytest" errors="{errors}" failures="{failures}" skipped="3" tests="12" time="1.5"/></testsuites>"""
+
+
+@pytest.fixture
+def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The page's, with records of a folder that is empty at first."""
+    pytest.importorskip("mkdocs")
+    path = ROOT / "docs" / "hooks" / "reliability.py"
+    spec = importlib.util.spec_from_file_location("reliability_hook", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(record, "RECORDS", tmp_path / "records")
+    return module
+
+
+def test_a_part_without_records_says_so(hook: Any) -> None:
+    record.keep("files", "some", "It held.", {"inputs": 1000})
+    page = hook.on_page_markdown("<!-- figures: files -->\n\n<!-- figures: numerics -->", page=None)
+    table, nothing = page.split("\n\n")
+    assert "| It held. | inputs: 1,000 | " in table
+    assert nothing == "Not tried in full yet."
+
+
+@pytest.mark.parametrize(
+    ("origin", "shown"),
+    [
+        ({"commit": "0123456789", "uncommitted_changes": False}, "2026-01-02, `0123456`<br>"),
+        ({"commit": "0123456789", "uncommitted_changes": True}, "2026-01-02, `0123456` with uncommitted changes<br>"),
+        ({"commit": None, "uncommitted_changes": False}, "2026-01-02, unknown commit<br>"),
+    ],
+)
+def test_the_page_says_with_which_code(
+    hook: Any, monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any], shown: str
+) -> None:
+    where = {"time": "2026-01-02T03:04:05", "python": "3.11.7", "versions": {"torch": "2.13.0"}, **origin}
+    monkeypatch.setattr(record, "provenance", lambda: where)
+    record.keep("files", "some", "It held.", {})
+    assert shown in "".join(hook.table("files"))
+
+
+@pytest.mark.parametrize(
+    ("errors", "failures", "claim"), [(0, 0, "The tests pass with Python"), (1, 2, "The tests do not all pass with")]
+)
+def test_other_versions_are_recorded(hook: Any, tmp_path: Path, errors: int, failures: int, claim: str) -> None:
+    report, failed = tmp_path / "tests.xml", errors + failures
+    report.write_text(REPORT.format(errors=errors, failures=failures))
+    record_compatibility.main(report)
+    (path,) = (tmp_path / "records").glob("compatibility-3.*-2.*.json")
+    kept = json.loads(path.read_text())
+    assert kept["figures"] == {"passed": 9 - failed, "skipped": 3, "failed": failed}
+    assert kept["claim"].startswith(claim)
+    assert sys.version.split()[0] in kept["claim"]
+    assert f"passed: {9 - failed}<br>skipped: 3<br>failed: {failed}" in "".join(hook.table("compatibility"))
+
+
+def test_a_report_of_no_tests_is_not_recorded(hook: Any, tmp_path: Path) -> None:
+    (tmp_path / "tests.xml").write_text("<testsuites/>")
+    with pytest.raises(SystemExit, match="no test that passed"):
+        record_compatibility.main(tmp_path / "tests.xml")
+    assert not (tmp_path / "records").exists()
