@@ -35,7 +35,7 @@ def test_partial_results(results: Results) -> None:
     page = results_page(results, "mnist")
     assert "- Seeds, noisy: 2 (MC Gaussian); 1 (Concrete)." in page
     assert "5 epochs on 60,000 images, where the paper has 200 on 60,000: figures do not compare" in page
-    assert "unknown with uncommitted changes (1 runs)" in page
+    assert "unknown with uncommitted changes (1 run)" in page
     assert "- Not drawn: ensembles" in page
 
 

@@ -53,7 +53,7 @@ def _commits(summary: Summary) -> str:
         commit = origin["commit"][:12] if origin["commit"] else "unknown"
         name = f"{commit} with uncommitted changes" if origin["uncommitted_changes"] else commit
         counts[name] = counts.get(name, 0) + 1
-    return ", ".join(f"{name} ({counts[name]} runs)" for name in sorted(counts))
+    return ", ".join(f"{name} ({counts[name]} {'run' if counts[name] == 1 else 'runs'})" for name in sorted(counts))
 
 
 def _versions(summary: Summary) -> str:

@@ -19,4 +19,4 @@ def figures(summary: Summary, setting: str) -> Table:
         rows.append((runs.label, str(seeds), *(of_seeds(runs.test(each), each.decimals, seeds) for each in metrics)))
     notes = ("Mean ± sd over seeds. A deterministic method has no PAvPU.",)
     columns = ("Method", "Seeds", *(each.label for each in metrics))
-    return Table(f"Figures, {summary.experiment}, {setting}", columns, tuple(rows), notes)
+    return Table(f"Accuracy, PAvPU and log-likelihood, {summary.experiment}, {setting}", columns, tuple(rows), notes)
