@@ -20,7 +20,7 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
 HERE = {None, "", "127.0.0.1", "localhost"}  # files and data: addresses have no host
-WAIT = 30_000  # milliseconds: machines may be busy
+WAIT = 120_000  # milliseconds: machines may be busy
 expect.set_options(timeout=WAIT)
 
 
