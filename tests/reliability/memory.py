@@ -11,7 +11,9 @@ from torch import Tensor
 
 __all__ = ["live_tensors", "needs_proc", "resident"]
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="a process's memory is read from /proc, which only Linux has"
+)
 
 
 def resident() -> float:

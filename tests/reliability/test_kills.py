@@ -75,7 +75,11 @@ def newest(results: Results) -> int:
     return max((path.stat().st_mtime_ns for path in results.work.glob("*/*/*/*/checkpoint.pt")), default=0)
 
 
-@pytest.mark.skipif(not FULL, reason="elsewhere, for CI: tests/cli/test_app.py, tests/experiments/test_sweep.py")
+@pytest.mark.skipif(
+    not FULL,
+    reason="takes minutes; CI kills a sweep and its workers in tests/cli/test_app.py, and single workers in "
+    "tests/experiments/test_sweep.py",
+)
 @pytest.mark.timeout(1200)
 def test_a_sweep_with_its_workers(tmp_path: Path) -> None:
     """The processes are killed all at once, or the first of them alone: then the others end by themselves."""

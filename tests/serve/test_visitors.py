@@ -25,6 +25,7 @@ from contextual_dropout.report.methods import label_of
 from contextual_dropout.serve import LiveNetworks
 from contextual_dropout.serve.drawings import render
 from contextual_dropout.serve.examples import DIGITS
+from tests.reliability.memory import needs_proc
 from tests.reliability.record import budget, record
 from tests.serve.files import HOSTILE, SOUND
 
@@ -101,9 +102,6 @@ def visit(
                 counts[seed] += 1
         except Exception as error:
             wrong.append(repr(error))
-
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 
 
 def test_without_arguments_the_demo_is_served(server: tuple[str, int], live: LiveNetworks) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from contextual_dropout.data.noise import gaussian_noise
 from contextual_dropout.data.vqa.locate import Directory
 from contextual_dropout.data.vqa.npy import Header, read_header, read_items
 
-__all__ = ["FEATURES", "REGIONS", "NpzFeatures", "Regions", "pad_regions", "read_regions"]
+__all__ = ["FEATURES", "REGIONS", "NpzFeatures", "Regions", "pad_regions", "read_regions", "require_features"]
 
 #: D of bottom-up attention, and how many regions of an image MCAN takes.
 FEATURES, REGIONS = 2048, 100
@@ -102,6 +102,15 @@ def read_regions(path: str | os.PathLike[str], size: int = FEATURES) -> Tensor:
         raise DataError(f"{path} is not a sound npz file ({error}): expected one; get it again") from error
 
 
+def require_features(image_ids: Sequence[int], known: Container[int]) -> None:
+    """Raise a DataError that names an image without features."""
+    if missing := [image for image in image_ids if image not in known]:
+        raise DataError(
+            f"image {missing[0]} and {len(missing) - 1} others have no features: expected only those of image_ids; "
+            "pass them to read_questions as images"
+        )
+
+
 class NpzFeatures:
     """A folder of npz files, read when they are asked for.
 
@@ -134,11 +143,7 @@ class NpzFeatures:
 
     def load(self, image_ids: Sequence[int]) -> Regions:
         """The regions of these images, in their order."""
-        if missing := [image for image in image_ids if image not in self.paths]:
-            raise DataError(
-                f"image {missing[0]} and {len(missing) - 1} others have no features: expected only those of image_ids; "
-                "pass them to read_questions as images"
-            )
+        require_features(image_ids, self.paths)
         return pad_regions([read_regions(self.paths[image], self.size) for image in image_ids], self.regions)
 
 

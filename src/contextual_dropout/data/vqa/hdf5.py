@@ -22,7 +22,14 @@ import numpy.typing as npt
 import torch
 
 from contextual_dropout.data.errors import DataError
-from contextual_dropout.data.vqa.features import FEATURES, MAX_REGIONS, REGIONS, Regions, pad_regions
+from contextual_dropout.data.vqa.features import (
+    FEATURES,
+    MAX_REGIONS,
+    REGIONS,
+    Regions,
+    pad_regions,
+    require_features,
+)
 
 __all__ = ["Hdf5Features"]
 
@@ -67,11 +74,7 @@ class Hdf5Features:
 
     def load(self, image_ids: Sequence[int]) -> Regions:
         """The regions of these images, in their order."""
-        if missing := [image for image in image_ids if image not in self.rows]:
-            raise DataError(
-                f"image {missing[0]} and {len(missing) - 1} others have no features: expected only those of image_ids; "
-                "pass them to read_questions as images"
-            )
+        require_features(image_ids, self.rows)
         rows = [self.rows[image] for image in image_ids]
         with _sound(self.path), self._open() as file:
             features = self._features(file)
