@@ -114,8 +114,8 @@ def test_weights_that_do_not_fit_are_an_error_of_the_configuration(tmp_path: Pat
     results = folders(tmp_path)
     for weights, message in ((path, r"fc.weight: shape \(3, 64\)"), (tmp_path / "none.pth", "there is no file of w")):
         with pytest.raises(
-            ConfigError, match=rf"(?s)weights of cifar/noisy/gaussian/seed-0 cannot be used: .*{message}"
+            ConfigError, match=rf"(?s)cifar/noisy/gaussian/seed-0 cannot start from its weights: .*{message}"
         ):
             run(on_disk(weights=str(weights)), results, data_directory=images)
     with pytest.raises(ConfigError, match="both start_from and weights"):
-        build_model(on_disk(weights="some.pth"), (3, 16, 16), 3, path)
+        run(on_disk(weights="some.pth", start_from="some/other/run/seed-0"), results, data_directory=images)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -52,40 +52,30 @@ WITH_QUESTIONS = ("mcan",)
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
-def build_model(
-    config: RunConfig, shape: tuple[int, ...], classes: int, weights: Path | Literal[False] | None = False
-) -> nn.Module:
+def build_model(config: RunConfig, shape: tuple[int, ...], classes: int, weights: Path | None = None) -> nn.Module:
     """The network of a run, with parameters drawn from its seed.
 
     Args:
         config: the run.
         shape: of one input.
         classes: logits.
-        weights: of the plain network, to start from; None for those that the configuration names, if any, and False
-            to open no file, for a network that is filled afterwards.
+        weights: a file of the plain network's, to start from; what ``config.weights_skip`` names is not taken of it.
+
+    Raises:
+        ConfigError: the weights cannot be read, or are not of this network.
     """
     convert = _choose("conversion", config.conversion, CONVERSIONS)
     torch.manual_seed(config.seed)
     plain = _plain(config, shape, classes)
-    if weights is not False:
-        _start(plain, config, weights)
+    if weights is not None:
+        try:
+            load_weights(plain, weights, skip=config.weights_skip)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{config.name} cannot start from its weights: {error}") from error
     model = convert(plain, **config.options)
     with torch.no_grad():
         model.eval()(*_blank(config, shape))  # lazy layers get their shapes
     return model
-
-
-def _start(plain: nn.Module, config: RunConfig, weights: Path | None) -> None:
-    """Fill the network with weights of another run, or of the file that the configuration names."""
-    if weights is not None and config.weights is not None:
-        raise ConfigError(f"{config.name} has both start_from and weights: it can begin with one of them only")
-    if weights is not None:
-        load_weights(plain, weights, skip=config.weights_skip)
-    elif config.weights is not None:
-        try:
-            load_weights(plain, Path(config.weights).expanduser(), skip=config.weights_skip)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"the weights of {config.name} cannot be used: {error}") from error
 
 
 def _blank(config: RunConfig, shape: tuple[int, ...]) -> tuple[Tensor, ...]:

@@ -130,20 +130,22 @@ def missing_start(config: RunConfig, results: Results) -> ExperimentError | None
         path = _start(config, results)
     except ConfigError as error:
         return error
-    if path is None or path.exists():
+    if config.start_from is None or path is None or path.exists():
         return None
     return NotReady(f"{config.name} starts from {path.parent}, which is not trained yet: do that run first")
 
 
 def _start(config: RunConfig, results: Results) -> Path | None:
-    """Where the trained network is that the run goes on with.
+    """Where the weights are that the run begins with: of a trained network, or of a file that it names.
 
     Raises:
-        ConfigError: it is not said by the name of a run.
+        ConfigError: the network is not said by the name of a run, or both are named.
     """
     template = config.start_from
     if template is None:
-        return None
+        return None if config.weights is None else Path(config.weights).expanduser()
+    if config.weights is not None:
+        raise ConfigError(f"{config.name} has both start_from and weights: it can begin with one of them only")
     name = template.replace("{experiment}", config.experiment).replace("{seed}", str(config.seed))
     if re.search(r"[{}\\\x00-\x1f]", name) or not all(part.strip(". ") for part in name.split("/")):
         raise ConfigError(

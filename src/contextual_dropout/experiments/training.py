@@ -60,9 +60,8 @@ class Training:
 
     def __init__(self, config: RunConfig, examples: Examples, fabric: Fabric, weights: Path | None = None) -> None:
         self.config, self.examples, self.fabric = config, examples, fabric
-        model = _build(config, examples, weights)
-        begun_with = Path(config.weights).expanduser() if config.weights else weights
-        self.start = None if begun_with is None else sha256_of(begun_with)
+        model = build_model(config, tuple(examples.x.shape[1:]), len(examples.classes), weights)
+        self.start = None if weights is None else sha256_of(weights)
         model = model.to(memory_format=_MEMORY_FORMATS[config.memory_format])  # type: ignore[call-overload]
         self.model, self.optimizer = fabric.setup(model, build_optimizer(config, model))
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
@@ -227,16 +226,6 @@ def train(
         training.commits,
         training.start,
     )
-
-
-def _build(config: RunConfig, examples: Examples, weights: Path | None) -> nn.Module:
-    """The network; weights that are not for it are an error of the run that names them."""
-    try:
-        return build_model(config, tuple(examples.x.shape[1:]), len(examples.classes), weights)
-    except ValueError as error:
-        if weights is None or str(weights) not in str(error):
-            raise
-        raise ExperimentError(f"{config.name} cannot start from another run's network: {error}") from error
 
 
 def _restore(training: Training, state: dict[str, Any], checkpoint: Path) -> None:
