@@ -43,9 +43,24 @@ def test_tables_of_cifar_and_imagenet() -> None:
     assert "pavpu-0.05" not in paper.IMAGENET["finetuned"]["plain"]
 
 
+def test_table_of_questions() -> None:
+    assert paper.VQA["noisy"]["contextual-gaussian"]["pavpu-0.05"] == Reported(68.64, 0.04)
+    assert paper.VQA["original"]["concrete"]["accuracy"] == Reported(66.82)
+    assert not paper.comparable({"config": load_experiment("vqa").run("noisy", "concrete", 0, "paper").to_dict()})
+
+
+def test_small_data_sets_stand_for_the_papers() -> None:
+    assert paper.reported_for("tiny-imagenet-20", "finetuned") == paper.IMAGENET["finetuned"]
+    assert paper.reported_for("easy-vqa", "original") == paper.VQA["original"]
+    assert paper.reported_for("cifar10", "noisy") == paper.CIFAR10["noisy"]
+    assert not paper.reported_for("digits", "noisy")
+    assert not paper.reported_for("mnist", "other")
+
+
 @pytest.mark.parametrize("data", paper.REPORTED)
 def test_the_settings_and_methods_of_every_data_set_are_those_that_are_run(data: str) -> None:
-    runs = {(config.setting, config.method) for config in load_experiment(data).runs("paper")}
+    experiment = {"vqa-v2": "vqa"}.get(data, data)
+    runs = {(config.setting, config.method) for config in load_experiment(experiment).runs("paper")}
     assert {(setting, method) for setting, rows in paper.REPORTED[data].items() for method in rows} <= runs
 
 

@@ -68,6 +68,45 @@ def test_both_estimators_stand_beside_the_papers_bernoulli_dropout(results: Resu
     ]
 
 
+@pytest.fixture
+def small(results: Results) -> Summary:
+    """CIFAR-10 in fewer epochs than the paper's; by accuracy it has MC dropout ahead of Gaussian dropout."""
+    for method, accuracy in (("mc-bernoulli", 50.0), ("mc-gaussian", 52.0), ("contextual-gaussian", 51.0)):
+        write(results, *(record("noisy", method, seed, accuracy + seed, data="cifar10") for seed in (0, 1)))
+    write(results, record("noisy", "no-dropout", 0, 60.0, deterministic=True, data="cifar10"))
+    return summarise(results, "mnist")
+
+
+def test_order_of_a_smaller_experiment(small: Summary) -> None:
+    """Places are among the methods that both have: the paper lacks no-dropout, and concrete was not run."""
+    tables = all_tables(small)
+    assert "noisy-mnist" not in tables
+    table = tables["order-noisy"]
+    assert table.columns[:6] == ("Method", "Seeds", "Accuracy: paper", "place", "ours", "place")
+    assert [each[0] for each in table.rows] == ["MC dropout", "MC Gaussian", "Contextual Gaussian"]
+    assert cells(table, "MC dropout")[:5] == ("2", "79.51", "2", "50.50 ± 0.71", "3")
+    assert cells(table, "MC Gaussian")[:9] == (
+        *("2", "79.33", "3", "52.50 ± 0.71", "1"),
+        *("81.24", "2", "52.75 ± 0.71", "1"),
+    )
+    assert cells(table, "Contextual Gaussian")[9:12] == ("-1.51", "1", "-2.2693 ± 0.0118")
+
+
+def test_no_order_of_a_single_method(results: Results) -> None:
+    write(results, record("noisy", "mc-bernoulli", 0, 50.0, data="cifar10"))
+    assert not any(name.startswith("order") for name in all_tables(summarise(results, "mnist")))
+
+
+def test_runs_of_the_papers_size_stand_beside_its_figures(results: Results) -> None:
+    network = {"network": "wide_resnet", "network_options": {"depth": 28, "width": 10}}
+    run = record("original", "concrete", 0, 94.0, data="cifar10", **network)
+    run["data"]["train"] = 50_000
+    write(results, run)
+    tables = all_tables(summarise(results, "mnist"))
+    assert "order-original" not in tables
+    assert cells(tables["paper-original"], "Concrete")[:4] == ("1", "94.60", "94.00", "-0.60")
+
+
 def test_deterministic_method_has_no_pavpu(summary: Summary) -> None:
     found = cells(all_tables(summary)["noisy-mnist"], "Gating")
     assert found[:7] == ("1", "86.20", "85.00", "-1.20", MISSING, MISSING, MISSING)

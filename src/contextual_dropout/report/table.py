@@ -8,9 +8,21 @@ from dataclasses import dataclass
 import rich.table
 from rich.text import Text
 
+from contextual_dropout.experiments.paper import Reported
 from contextual_dropout.report.summary import Statistic
 
-__all__ = ["MISSING", "Table", "escaped", "number", "of_seeds", "p_in_words", "signed", "to_markdown", "to_rich"]
+__all__ = [
+    "MISSING",
+    "Table",
+    "as_printed",
+    "escaped",
+    "number",
+    "of_seeds",
+    "p_in_words",
+    "signed",
+    "to_markdown",
+    "to_rich",
+]
 
 MISSING = "—"
 _NUMBER = re.compile(rf"[-+]?\d.*|{MISSING}|")
@@ -83,6 +95,19 @@ def of_seeds(statistic: Statistic | None, decimals: int, runs: int | None = None
     if runs is not None and runs != statistic.n:
         text += f" ({statistic.n} seed{'s' if statistic.n > 1 else ''})"
     return text
+
+
+def as_printed(reported: Reported | None) -> str:
+    """A figure of the paper, with as many decimals as it has there.
+
+    Example:
+        >>> as_printed(Reported(87.43, 0.39)), as_printed(Reported(-1.484, decimals=4))
+        ('87.43 ± 0.39', '-1.4840')
+    """
+    if reported is None:
+        return MISSING
+    value = number(reported.value, reported.decimals)
+    return value if reported.sd is None else f"{value} ± {number(reported.sd, reported.decimals)}"
 
 
 def p_in_words(p: float) -> str:

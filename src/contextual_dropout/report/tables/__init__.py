@@ -5,10 +5,12 @@ from contextual_dropout.report.table import Table
 from contextual_dropout.report.tables.bars import bars
 from contextual_dropout.report.tables.calibration import calibration
 from contextual_dropout.report.tables.comparison import (
+    beside_the_paper,
     clean_to_noisy,
     complete,
     differences,
     noisy_mnist,
+    of_its_size,
     of_the_paper,
     original_log_likelihood,
 )
@@ -19,11 +21,13 @@ from contextual_dropout.report.tables.ensembles import ensembles
 from contextual_dropout.report.tables.figures import figures
 from contextual_dropout.report.tables.groups import groups, has_groups
 from contextual_dropout.report.tables.normality import normality
+from contextual_dropout.report.tables.order import has_order, order
 from contextual_dropout.report.tables.protocol import protocol
 
 __all__ = [
     "all_tables",
     "bars",
+    "beside_the_paper",
     "calibration",
     "clean_to_noisy",
     "complete",
@@ -36,31 +40,20 @@ __all__ = [
     "figures",
     "groups",
     "has_groups",
+    "has_order",
     "model_sizes",
     "noisy_mnist",
     "normality",
+    "of_its_size",
     "of_the_paper",
+    "order",
     "original_log_likelihood",
     "protocol",
 ]
 
 
 def all_tables(summary: Summary) -> dict[str, Table]:
-    """All of them, in the order of the page; those of the paper only for the paper's experiment."""
-    paper = (
-        {
-            "noisy-mnist": noisy_mnist(summary),
-            "bars": bars(summary),
-            "differences": differences(summary),
-            "complete-original": complete(summary, "original"),
-            "complete-noisy": complete(summary, "noisy"),
-            "original-log-likelihood": original_log_likelihood(summary),
-            "clean-to-noisy": clean_to_noisy(summary),
-            "model-sizes": model_sizes(summary),
-        }
-        if of_the_paper(summary)
-        else {}
-    )
+    """All of them, in the order of the page; first the paper's, as far as it has such an experiment."""
     each = {
         f"{name}-{setting}": table(summary, setting)
         for setting in summary.settings
@@ -70,7 +63,7 @@ def all_tables(summary: Summary) -> dict[str, Table]:
         f"groups-{setting}": groups(summary, setting) for setting in summary.settings if has_groups(summary, setting)
     }
     return (
-        paper
+        (_of_mnist(summary) if of_the_paper(summary) else _of_others(summary))
         | each
         | by_group
         | {
@@ -81,3 +74,27 @@ def all_tables(summary: Summary) -> dict[str, Table]:
             "protocol": protocol(summary),
         }
     )
+
+
+def _of_mnist(summary: Summary) -> dict[str, Table]:
+    return {
+        "noisy-mnist": noisy_mnist(summary),
+        "bars": bars(summary),
+        "differences": differences(summary),
+        "complete-original": complete(summary, "original"),
+        "complete-noisy": complete(summary, "noisy"),
+        "original-log-likelihood": original_log_likelihood(summary),
+        "clean-to-noisy": clean_to_noisy(summary),
+        "model-sizes": model_sizes(summary),
+    }
+
+
+def _of_others(summary: Summary) -> dict[str, Table]:
+    """Where runs are of the paper's size its figures beside ours, else the orders of the methods."""
+    found = {}
+    for setting in summary.settings:
+        if of_its_size(summary, setting):
+            found[f"paper-{setting}"] = beside_the_paper(summary, setting)
+        elif has_order(summary, setting):
+            found[f"order-{setting}"] = order(summary, setting)
+    return found

@@ -1,4 +1,4 @@
-"""The paper's tables of MNIST, with our figures beside the paper's."""
+"""The paper's tables, with our figures beside the paper's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from contextual_dropout.experiments.paper import (
     RESULTS,
     TRAINING,
     Reported,
+    comparable,
+    reported_for,
 )
 from contextual_dropout.report.metrics import (
     ACCURACY,
@@ -24,9 +26,18 @@ from contextual_dropout.report.metrics import (
     Metric,
 )
 from contextual_dropout.report.summary import Statistic, Summary
-from contextual_dropout.report.table import MISSING, Table, number, of_seeds, signed
+from contextual_dropout.report.table import MISSING, Table, as_printed, of_seeds, signed
 
-__all__ = ["clean_to_noisy", "complete", "differences", "noisy_mnist", "of_the_paper", "original_log_likelihood"]
+__all__ = [
+    "beside_the_paper",
+    "clean_to_noisy",
+    "complete",
+    "differences",
+    "noisy_mnist",
+    "of_its_size",
+    "of_the_paper",
+    "original_log_likelihood",
+]
 
 _OURS = "Ours: mean ± sd over seeds. Difference: our mean less the paper's figure."
 _TWICE = (
@@ -100,19 +111,6 @@ ORIGINAL = Comparison("original", RESULTS["original"])
 OUT_OF_DISTRIBUTION = Comparison("original", CLEAN_TO_NOISY, "noise-1")
 
 
-def as_printed(reported: Reported | None) -> str:
-    """A figure of the paper, with as many decimals as it has there.
-
-    Example:
-        >>> as_printed(Reported(87.43, 0.39)), as_printed(Reported(-1.484, decimals=4))
-        ('87.43 ± 0.39', '-1.4840')
-    """
-    if reported is None:
-        return MISSING
-    value = number(reported.value, reported.decimals)
-    return value if reported.sd is None else f"{value} ± {number(reported.sd, reported.decimals)}"
-
-
 def of_the_paper(summary: Summary) -> bool:
     """Whether the runs are of the paper's experiment: MNIST, its test set, its length of training."""
     return all(
@@ -121,6 +119,20 @@ def of_the_paper(summary: Summary) -> bool:
         and (record["config"]["epochs"], record["data"]["train"]) == TRAINING
         for record in summary.records
     )
+
+
+def of_its_size(summary: Summary, setting: str) -> bool:
+    """Whether all runs of a setting are of the paper's data, network, test set and length of training."""
+    return all(comparable(record) for record in summary.records if record["config"]["setting"] == setting)
+
+
+def beside_the_paper(summary: Summary, setting: str) -> Table:
+    """One setting of the paper's complete results on CIFAR or ImageNet."""
+    data = summary.runs[setting, summary.methods(setting)[0]].first["config"]["data"]
+    title = f"Results beside the paper's, {data}, {setting}"
+    comparison = Comparison(setting, reported_for(data, setting))
+    compared = (ACCURACY, PAVPU_01, PAVPU_05, PAVPU_10, DOUBLE_SOFTMAX)
+    return comparison.table(summary, title, compared, (LOG_LIKELIHOOD,), (_CONVENTION,))
 
 
 def noisy_mnist(summary: Summary) -> Table:
