@@ -98,6 +98,29 @@ def test_bernoulli_kl_at_certainty() -> None:
     torch.testing.assert_close(certain, torch.stack([-prior.sigmoid().log(), -(1 - prior.sigmoid()).log()]))
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_bernoulli_kl_keeps_its_digits_where_both_are_sure(sign: float) -> None:
+    """Of logits a and b that are large and of one sign, KL = exp(-b) - exp(-a) (1 + a - b) to the last digit."""
+    logits, prior = torch.tensor([25.0, 40.0, 60.0]), torch.tensor(30.0)
+    kl = Bernoulli.kl(sign * logits.unsqueeze(-1), sign * prior)
+    a, b = logits.double(), prior.double()
+    expected = (-b).exp() - (-a).exp() * (1 + a - b)
+    torch.testing.assert_close(kl.double(), expected, rtol=1e-5, atol=0)
+
+
+def test_bernoulli_kl_of_units_that_agree_with_the_prior_and_units_that_do_not() -> None:
+    logits = torch.randn(8, 50, requires_grad=True)
+    for value in (1.3, -1.3, 0.0, -40.0):
+        prior = torch.tensor(value, requires_grad=True)
+        precise = [logits.detach().double().requires_grad_(), prior.detach().double().requires_grad_()]
+        expected = kl_divergence(TorchBernoulli(logits=precise[0]), TorchBernoulli(logits=precise[1])).sum(-1)
+        kl = Bernoulli.kl(logits, prior)
+        torch.testing.assert_close(kl.double(), expected, rtol=1e-5, atol=1e-5)
+        gradients = torch.autograd.grad(kl.sum(), [logits, prior])
+        for mine, theirs in zip(gradients, torch.autograd.grad(expected.sum(), precise), strict=True):
+            torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
+
+
 def test_gaussian_kl_far_from_the_prior_and_near_to_it() -> None:
     """(exp(d) - 1 - d) / 2 with d = b - a: -(1 + d) / 2 for large variances of the prior, d^2 / 4 near it."""
     prior = torch.tensor(1.5)

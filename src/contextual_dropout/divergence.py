@@ -32,8 +32,10 @@ class ClosedForm:
     first_dependent = 1
 
     def __call__(self, draw: Draw) -> Tensor:
-        prior = draw.prior_logit.to(draw.logits.dtype)
-        return draw.family.kl(draw.logits, prior)
+        logits, prior = draw.logits, draw.prior_logit.to(draw.logits.dtype)
+        if len(logits) > 1 and logits.stride(0) == 0:  # logits without a context: one row for all samples
+            return draw.family.kl(logits[0], prior).expand(len(logits))
+        return draw.family.kl(logits, prior)
 
 
 class LogRatio:

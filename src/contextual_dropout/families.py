@@ -184,31 +184,36 @@ class _BernoulliKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, prior_logit: Tensor) -> Tensor:
-        value, rare, negative = _bernoulli_kl(logits, prior_logit)
-        ctx.save_for_backward(logits, prior_logit, rare, negative)
+        value, rare, kept, difference = _bernoulli_kl(logits, prior_logit)
+        slope = rare.addcmul_(rare, rare, value=-1).mul_(difference)
+        ctx.save_for_backward(slope, prior_logit.sigmoid() * slope.shape[-1] - kept)
         return value
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        logits, prior_logit, rare, negative = ctx.saved_tensors
-        difference = _bounded(logits).sub_(prior_logit)
-        slope = torch.addcmul(rare, rare, rare, value=-1).mul_(difference).mul_(gradient.unsqueeze(-1))
-        kept = torch.where(negative, rare, 1 - rare).sum(-1)
-        return slope, (gradient * (rare.shape[-1] * prior_logit.sigmoid() - kept)).sum()
+        slope, prior_slope = ctx.saved_tensors
+        return slope * gradient.unsqueeze(-1), (gradient * prior_slope).sum()
 
 
-def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """sum softplus(-c) - softplus(-|a|) + rare (c - |a|), the probability ``rare`` of the rarer outcome, and a < 0.
+def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """sum softplus(-c) - softplus(-|a|) + rare (c - |a|), c being b, mirrored where a is negative.
 
-    c is b, mirrored where a is negative: so that where q and p agree, however surely, all terms are small, and their
-    rounding is.
+    Where q and p agree, however surely, all terms are then small, and their rounding is. What is added for the units
+    whose likelier outcome is not that of p, softplus(-c) = softplus(-|b|) + |b|, is counted, not asked of each: a
+    choice between two numbers for each unit would take longer than all the rest.
+
+    Returns:
+        The KL, each unit's probability of its rarer outcome, the sum of the keep probabilities, and a - b.
     """
-    size, negative = _bounded(logits).abs_(), logits < 0
-    mirrored = torch.where(negative, -prior_logit, prior_logit)
-    inverse = size.neg().exp_()  # exp(-|a|), at most 1
-    rare = inverse / (1 + inverse)
-    value = torch.where(negative, F.softplus(prior_logit), F.softplus(-prior_logit)) - inverse.log1p_()
-    return value.addcmul_(rare, mirrored.sub_(size)).sum(-1), rare, negative
+    bounded = _bounded(logits)
+    likely = torch.ge(bounded, 0, out=torch.empty_like(bounded))  # the likelier outcome, 0 or 1
+    rare = bounded.abs().neg_().sigmoid_()
+    minus_rare = rare.neg()
+    signed = torch.addcmul(minus_rare, likely, rare, value=2)  # rare, with the sign of a
+    ones, difference = likely.sum(-1), bounded.sub_(prior_logit)
+    small = minus_rare.log1p_().add_(F.softplus(-prior_logit.abs())).addcmul_(signed, difference, value=-1).sum(-1)
+    disagreeing = (ones - (prior_logit >= 0) * bounded.shape[-1]).abs_()
+    return small.addcmul_(prior_logit.abs(), disagreeing), rare, ones - signed.sum(-1), difference
 
 
 def _bounded(logits: Tensor) -> Tensor:

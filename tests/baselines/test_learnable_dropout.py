@@ -90,3 +90,22 @@ def test_rates_learn_which_units_matter() -> None:
     signal, noise = cd.sites(model)["1"].keep_probability(torch.zeros(1, 2))[0].tolist()
     assert signal > 0.8
     assert noise < 0.3
+
+
+def test_the_kl_of_a_sample_is_that_of_its_own_logits() -> None:
+    """It is computed once for all samples, which have the same; both ways have the same gradients."""
+    torch.manual_seed(0)
+    model = learnable_dropout(
+        nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.2), nn.Linear(6, 3)), example=torch.zeros(1, 4)
+    )
+    site = model[1]
+    with torch.no_grad():
+        site.encoder.expand_bias.add_(30 * torch.randn(6))
+    x, y = torch.randn(5, 4), torch.randint(3, (5,))
+    objective = cd.ELBO(model, "reinforce")
+    step = objective(lambda: -F.cross_entropy(model(x), y, reduction="none"))
+    logits = site.logits(torch.zeros(5, 6)).clone()
+    expected = site.family.kl(logits, site.prior_logit.sum())
+    torch.testing.assert_close(step.kl, expected.detach())
+    (prior,) = torch.autograd.grad(step.loss, [site.prior_logit])
+    torch.testing.assert_close(prior, torch.autograd.grad(expected.mean(), [site.prior_logit])[0])

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric.plugins import TorchCheckpointIO
+
+from contextual_dropout.experiments.fabric import TorchCheckpointIO
 
 __all__ = ["DirectCheckpoints"]
 

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.data import Batches, gaussian_noise
 from contextual_dropout.data.lookup import Lookup, noise_on_regions
+from contextual_dropout.dropout import ComparedDropout
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.evaluation import noisy_inputs, point_labels
 from contextual_dropout.experiments.examples import Examples, augmenter, normaliser
+from contextual_dropout.experiments.fabric import Fabric
 from contextual_dropout.experiments.files import load_tensors, replace_file, sha256_of
 from contextual_dropout.experiments.methods import build_model, build_objective, build_optimizer, rate_factor
 from contextual_dropout.experiments.processes import fabric_for, share
@@ -77,6 +79,8 @@ class Training:
         self.targets = examples.y.to(fabric.device)
         self.beside = [each.to(fabric.device) for each in examples.beside]
         self.log_likelihood = task_named(config.task).log_likelihood
+        has_dropout = any(isinstance(module, _DropoutNd) for module in model.modules())
+        self.dropout = ComparedDropout() if has_dropout else nullcontext()
         self.objective = build_objective(config, self.model, len(examples.x), len(self.batches))
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
@@ -110,7 +114,8 @@ class Training:
 
     def _step(self, inputs: tuple[Tensor, ...], targets: Tensor, index: int, weight: float) -> Tensor:
         """One batch; a step of the optimizer after every ``accumulate`` of them. The batch's log-likelihood and KL."""
-        step = self.objective(lambda: self.log_likelihood(self.model(*inputs), targets))
+        with self.dropout:
+            step = self.objective(lambda: self.log_likelihood(self.model(*inputs), targets))
         accumulate = self.config.accumulate
         last = (index + 1) % accumulate == 0 or index + 1 == len(self.batches)
         together = min(accumulate, len(self.batches) - index + index % accumulate)  # an epoch's last may be fewer
