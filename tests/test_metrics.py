@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.functional.classification import binary_auroc, binary_roc, multiclass_calibration_error
 
 from contextual_dropout.data.vqa import ANSWER_TYPES
 from contextual_dropout.metrics import (
@@ -27,6 +25,8 @@ from contextual_dropout.metrics import (
     risk_coverage_curve,
     soft_accuracy,
 )
+from contextual_dropout.metrics.calibration import expected_calibration_error
+from contextual_dropout.metrics.ood import out_of_distribution
 from contextual_dropout.significance import independent_t, paired_t, top_two_p_value
 
 Batch = tuple[Tensor, ...]
@@ -122,30 +122,6 @@ def test_nan_is_named(metric: Callable[..., Metric]) -> None:
     x[3] = float("nan")
     with pytest.raises(ValueError, match="is NaN at index 3"):
         metric().update(x, y)
-
-
-def synchronise(rank: int, address: str, splits: list[int]) -> None:
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    for metric, case in CASES.items():
-        batch = case()
-        for split in splits:
-            mine = take(batch, slice(None, split) if rank == 0 else slice(split, None))
-            instance = metric()
-            if len(mine[0]):  # a process may see no example at all
-                instance.update(*mine)
-            else:
-                instance._update_count = 1  # silences torchmetrics' "compute before update"
-            whole = metric(distributed_available_fn=lambda: False)
-            whole.update(*batch)
-            torch.testing.assert_close(instance.compute(), whole.compute())
-            if isinstance(instance, RiskCoverage):
-                torch.testing.assert_close(instance.curve(), risk_coverage_curve(*batch))
-                assert len(instance.uncertainty) <= 1, "curve() left the states of all processes behind"
-    dist.destroy_process_group()
-
-
-def test_two_processes_equal_one(tmp_path: Path) -> None:
-    mp.spawn(synchronise, (f"file://{tmp_path / 'store'}", [13, 40]), nprocs=2)
 
 
 def test_pavpu_of_hard_accuracies_by_hand() -> None:
@@ -301,6 +277,51 @@ def test_metrics_without_a_value_are_nan() -> None:
     assert coverage.shape == risk.shape == (0,)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_calibration_error_equals_torchmetrics(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    # From almost uniform to confidences that float32 cannot tell from one.
+    logits = torch.randn(5, 400, 10, generator=generator, dtype=torch.float64) * torch.logspace(-2, 2, 400)[:, None]
+    labels = torch.randint(0, 10, (400,), generator=generator)
+    samples = logits.softmax(-1)
+    expected = multiclass_calibration_error(samples.mean(0), labels, 10, n_bins=15)
+    assert expected_calibration_error(samples, labels).item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("bins", [1, 4, 15])
+def test_calibration_error_at_the_ends_of_bins_equals_torchmetrics(bins: int) -> None:
+    generator = torch.Generator().manual_seed(9)
+    confidence = torch.tensor([0.5, 0.75, 1 - 1e-9, 1.0], dtype=torch.float64).repeat(25)
+    samples = torch.stack([confidence, 1 - confidence], 1)[None]
+    labels = torch.randint(0, 2, (100,), generator=generator)
+    expected = multiclass_calibration_error(samples[0], labels, 2, n_bins=bins)
+    assert expected_calibration_error(samples, labels, bins).item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+def test_calibration_error_by_hand() -> None:
+    # Two bins: below 0.8 three of confidence 0.75 and one right, above it one of 0.95 and right.
+    samples = torch.tensor([[[0.75, 0.25]] * 3 + [[0.95, 0.05]]], dtype=torch.float64)
+    error = expected_calibration_error(samples, torch.tensor([0, 1, 1, 0]), bins=5)
+    assert error.item() == pytest.approx((1.25 + 0.05) / 4, abs=1e-7)
+    assert expected_calibration_error(torch.rand(2, 0, 3), torch.zeros(0, dtype=torch.long)).isnan()
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("levels", [2, 7, 10_000])
+def test_ood_equals_torchmetrics_and_scikit_learn(seed: int, levels: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    is_ood = torch.rand(300, generator=generator) > 0.1 * (seed + 0.5)
+    # In [0, 1], which torchmetrics takes as they are.
+    uncertainty = ((torch.rand(300, generator=generator) + 0.3 * is_ood) / 1.3 * levels).round().double() / levels
+    found = {name: value.item() for name, value in out_of_distribution(uncertainty, is_ood).items()}
+    fpr, tpr, _ = binary_roc(uncertainty, is_ood.long())
+    assert found["auroc"] == pytest.approx(binary_auroc(uncertainty, is_ood.long()).item(), abs=1e-6)
+    assert found["fpr95"] == pytest.approx(fpr[tpr >= 0.95].min().item(), abs=1e-6)
+    theirs, sensitivity, _ = roc_curve(is_ood.numpy(), uncertainty.numpy(), drop_intermediate=False)
+    assert found["auroc"] == pytest.approx(roc_auc_score(is_ood.numpy(), uncertainty.numpy()), abs=1e-12)
+    assert found["fpr95"] == pytest.approx(theirs[sensitivity >= 0.95][0], abs=1e-12)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 def test_ood_equals_scikit_learn(scale: float) -> None:
     generator = torch.Generator().manual_seed(7)
@@ -308,8 +329,8 @@ def test_ood_equals_scikit_learn(scale: float) -> None:
     uncertainty = scale * ((torch.randn(300, generator=generator) + is_ood) * 8).round()
     result = value(OutOfDistribution, (uncertainty, is_ood))
     fpr, tpr, _ = roc_curve(is_ood.numpy(), uncertainty.numpy(), drop_intermediate=False)
-    assert result["auroc"].item() == pytest.approx(roc_auc_score(is_ood.numpy(), uncertainty.numpy()), abs=1e-6)
-    assert result["fpr95"].item() == pytest.approx(fpr[tpr >= 0.95][0], abs=1e-6)
+    assert result["auroc"].item() == pytest.approx(roc_auc_score(is_ood.numpy(), uncertainty.numpy()), abs=1e-12)
+    assert result["fpr95"].item() == pytest.approx(fpr[tpr >= 0.95][0], abs=1e-12)
 
 
 def test_fpr95_takes_exactly_95_percent() -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
-
-from contextual_dropout import baselines, estimators, schedules, significance
+from contextual_dropout import baselines, estimators, metrics, schedules, significance
 from contextual_dropout.checks import SaturationWarning
 from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import contextualize, conversion, sites, strip
@@ -21,9 +17,6 @@ from contextual_dropout.regression import RegressionPrediction
 from contextual_dropout.saving import load_sites, save_sites
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 from contextual_dropout.streaming import predict_batches, predict_loader
-
-if TYPE_CHECKING:
-    from contextual_dropout import metrics
 
 __all__ = [
     "ELBO",
@@ -58,10 +51,3 @@ __all__ = [
     "sites",
     "strip",
 ]
-
-
-def __getattr__(name: str) -> ModuleType:
-    """Import the metrics when they are first asked for: torchmetrics takes longer than torch and all the rest."""
-    if name == "metrics":
-        return importlib.import_module("contextual_dropout.metrics")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

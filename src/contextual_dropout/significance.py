@@ -19,8 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special  # type: ignore[import-untyped, unused-ignore]
-import scipy.stats  # type: ignore[import-untyped, unused-ignore]
+import scipy  # type: ignore[import-untyped, unused-ignore]  # whose parts load at first use: stats takes a second
 import torch
 from torch import Tensor
 

@@ -16,6 +16,7 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
+from contextual_dropout.cli import main
 from contextual_dropout.cli.app import app
 from contextual_dropout.experiments.config import load_experiment
 from tests.experiments.tiny import comparable, folders
@@ -67,7 +68,7 @@ def test_killed_and_started_again_it_ends_with_the_same_numbers(own: Path, tmp_p
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     invoke("reproduce", own, "--preset", "paper", *places(tmp_path / "killed"))
-    invoke("reproduce", own, "--preset", "paper", *places(tmp_path / "straight"))
+    invoke("reproduce", own, "--preset", "paper", "--processes", 1, *places(tmp_path / "straight"))
     killed, straight = folders(tmp_path / "killed"), folders(tmp_path / "straight")
     for config in load_experiment(own).runs("paper"):
         one, other = killed.read(config), straight.read(config)
@@ -148,14 +149,26 @@ def test_data_lists_what_is_there(tmp_path: Path) -> None:
         (["inspect", "nowhere"], "there is no trained network"),
     ],
 )
-def test_bad_arguments_are_answered_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", "from contextual_dropout.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert result.returncode != 0
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+def test_bad_arguments_are_answered_in_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["contextual-dropout", *arguments])
+    with pytest.raises(SystemExit) as ended:  # anything else would be shown as a traceback
+        main()
+    said = ended.value.code if isinstance(ended.value.code, str) else capsys.readouterr().err
+    assert ended.value.code
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_the_command_of_a_shell_answers_in_one_line_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from contextual_dropout.cli import main; main()", "run", "nowhere", "noisy", "x"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("contextual-dropout: no experiment 'nowhere'")
+    assert result.stderr.count("\n") == 1

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from contextual_dropout import data
+from contextual_dropout.data import loading
 from contextual_dropout.data.sources import SOURCES
 from tests.data.files import idx_bytes, write_split
 
@@ -89,8 +91,18 @@ def test_the_digits_are_split_as_documented() -> None:
     assert test.sha256.startswith("76efb801b327e713")
 
 
+@pytest.mark.parametrize("file", [loading.DIGITS_FILE, "somewhere else"])
+def test_the_digits_are_those_of_scikit_learn(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "DIGITS_FILE", file)
+    both = [data.digits(split) for split in ("train", "test")]
+    ours = np.concatenate([np.column_stack([each.images.flatten(1), each.labels]) for each in both])
+    bunch = load_digits()
+    theirs = np.column_stack([np.rint(bunch.data * 255 / 16), bunch.target])
+    np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
+
+
 def test_without_scikit_learn_the_digits_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(data.DataError, match="pip install scikit-learn"):
         data.digits("test")
 

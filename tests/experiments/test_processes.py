@@ -15,21 +15,23 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.record import record
+from tests.reliability.record import budget, record
 
 pytestmark = pytest.mark.slow
 
+#: So many that a kill after the first checkpoint, in the fifth, comes seconds before the end.
+EPOCHS = budget(80, 200)
 #: The last batch has one row, of which the other process has none.
-EXPERIMENT = """
-base: {data: digits, hidden: [24, 12], noise_sd: 0.2, epochs: 200, batch_size: 299, train_examples: 1197, samples: 4, \
-noise_draws: 1, evaluate_every: 100, devices: 2}
-settings: {noisy: {}}
+EXPERIMENT = f"""
+base: {{data: digits, hidden: [24, 12], noise_sd: 0.2, epochs: {EPOCHS}, batch_size: 299, train_examples: 1197, \
+samples: 4, noise_draws: 1, evaluate_every: {EPOCHS // 2}, devices: 2}}
+settings: {{noisy: {{}}}}
 methods:
   contextual:
     conversion: contextualize
-    options: {family: bernoulli, temperature: 1.0}
-    objective: {estimator: sequential-disarm, kl_weight: 0.001, warmup_epochs: 100}
-presets: {quick: {seeds: {noisy: 1}}}
+    options: {{family: bernoulli, temperature: 1.0}}
+    objective: {{estimator: sequential-disarm, kl_weight: 0.001, warmup_epochs: {EPOCHS // 2}}}
+presets: {{quick: {{seeds: {{noisy: 1}}}}}}
 """
 RUNNER = [sys.executable, "-m", "contextual_dropout"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", RUNNER[-1]]
@@ -116,12 +118,12 @@ def test_the_runner_and_torchrun_do_the_same_and_go_on_after_a_kill(tmp_path: Pa
     assert process.returncode == 0, output
     assert output.count("pair/noisy/contextual/seed-0: accuracy") == 1  # one process speaks
     assert result(torn) == result(whole)
-    assert [point["epoch"] for point in result(whole)[0]["history"]] == [100, 200]
+    assert [point["epoch"] for point in result(whole)[0]["history"]] == [EPOCHS // 2, EPOCHS]
     claim = (
         "A run on two processes has the same bytes whether the runner or torchrun started it, and after torchrun was "
         "killed; batches are divided unequally, one leaves a process without a row."
     )
-    record("processes", "two-starters", claim, {"epochs": 200, "kills": 1})
+    record("processes", "two-starters", claim, {"epochs": EPOCHS, "kills": 1})
 
 
 def test_a_killed_process_ends_the_run_with_a_message(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,8 @@ def test_stopped_it_leaves_no_worker(tmp_path: Path, stop: signal.Signals) -> No
     while process.poll() is None:  # one that comes while Python cleans up is lost: press again
         assert time.monotonic() < deadline
         process.send_signal(stop)
-        time.sleep(5)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
     process.stdout.close()
     deadline = time.monotonic() + 30
     while True:

@@ -7,20 +7,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.report import all_tables, results_page, save_all, summarise, write_page
 from contextual_dropout.report.table import escaped
 from tests.report.records import record, write
 
 
-def test_every_table_is_there(complete: Results) -> None:
-    page = results_page(complete, "mnist")
+@pytest.fixture(scope="module")
+def page(complete: Results) -> str:
+    """Made once: all figures are drawn for it."""
+    return results_page(complete, "mnist")
+
+
+def test_every_table_is_there(complete: Results, page: str) -> None:
     for table in all_tables(summarise(complete, "mnist")).values():
         assert f"## {escaped(table.title)}\n" in page
 
 
-def test_header(complete: Results) -> None:
-    page = results_page(complete, "mnist")
+def test_header(page: str) -> None:
     assert "- Seeds, noisy: 3 for each of 10 methods." in page
     assert "- Training, noisy: 200 epochs on 60,000 images." in page
     assert "- Runs: 60; training took 30.00 CPU hours in all." in page
@@ -39,18 +45,15 @@ def test_partial_results(results: Results) -> None:
     assert "- Not drawn: ensembles" in page
 
 
-def test_figures_of_the_page_are_those_that_are_saved(complete: Results, tmp_path: Path) -> None:
-    write_page(complete, "mnist", tmp_path / "RESULTS.md")
+def test_figures_of_the_page_are_those_that_are_saved(complete: Results, page: str, tmp_path: Path) -> None:
     save_all(complete, "mnist", tmp_path / "figures" / "mnist")
-    embedded = re.findall(r"!\[.*?\]\((.*?)\)", (tmp_path / "RESULTS.md").read_text(encoding="utf-8"))
+    embedded = re.findall(r"!\[.*?\]\((.*?)\)", page)
     assert sorted(embedded) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("figures/mnist/*.svg"))
 
 
-def test_same_bytes(complete: Results, tmp_path: Path) -> None:
-    paths = [tmp_path / "a.md", tmp_path / "b.md"]
-    for path in paths:
-        write_page(complete, "mnist", path)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
+def test_same_bytes(complete: Results, page: str, tmp_path: Path) -> None:
+    write_page(complete, "mnist", tmp_path / "RESULTS.md")
+    assert (tmp_path / "RESULTS.md").read_bytes() == page.encode()
 
 
 def test_reports_do_not_train() -> None:

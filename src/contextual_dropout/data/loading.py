@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +42,8 @@ NAMES = (*SOURCES, *CIFAR, *IMAGE_FILES, "digits")
 
 #: Of scikit-learn's 1,797 digits, 450 are the test split; which ones, split_validation tells with this seed.
 DIGITS_TEST, DIGITS_SEED = 450, 0
+#: In the folder of scikit-learn.
+DIGITS_FILE = "datasets/data/digits.csv.gz"
 
 Directory = str | os.PathLike[str]
 
@@ -153,15 +159,29 @@ def digits(split: str) -> LabelledImages:
     """
     if split not in SPLITS:
         raise DataError(f"digits has no split {split!r}: expected one of {', '.join(SPLITS)}")
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise DataError("digits are part of scikit-learn, which is not installed: pip install scikit-learn") from error
-    bunch = load_digits()
-    images = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8)
-    everything = LabelledImages(images, torch.from_numpy(bunch.target).long(), tuple("0123456789"))
+    rows = torch.from_numpy(_rows_of_digits())
+    images = rows[:, :-1].reshape(-1, 8, 8).mul(255 / 16).round().to(torch.uint8)
+    everything = LabelledImages(images, rows[:, -1].long(), tuple("0123456789"))
     train, test = split_validation(everything, DIGITS_TEST, DIGITS_SEED)
     return train if split == "train" else test
+
+
+def _rows_of_digits() -> np.ndarray[Any, Any]:
+    """(1797, 65): 64 pixels from 0 to 16 and the digit.
+
+    From the file that scikit-learn's ``load_digits`` reads, where it is in its place: importing scikit-learn takes
+    longer than a small network takes to train.
+    """
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise DataError("digits are part of scikit-learn, which is not installed: pip install scikit-learn")
+    path = Path(spec.origin).parent / DIGITS_FILE
+    if path.exists():
+        return np.loadtxt(path, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return np.column_stack([bunch.data, bunch.target])
 
 
 def _int64(labels: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from contextual_dropout.data import DataError
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ConfigError, ExperimentError
-from contextual_dropout.experiments.processes import launch
+from contextual_dropout.experiments.launching import launch
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.run import missing_start, run
 from contextual_dropout.experiments.sweep import Failure, Watcher

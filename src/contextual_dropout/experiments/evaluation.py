@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 from contextual_dropout.data import noisy_copies
 from contextual_dropout.data.lookup import Lookup, noise_on_regions
@@ -20,12 +19,10 @@ from contextual_dropout.experiments.examples import Examples, normaliser
 from contextual_dropout.experiments.questions import QuestionExamples
 from contextual_dropout.experiments.seeds import derived_seed
 from contextual_dropout.experiments.tasks import task_named
-from contextual_dropout.metrics import (
-    OutOfDistribution,
-    PAvPU,
-    RiskCoverage,
-    double_softmax_log_likelihood,
-)
+from contextual_dropout.metrics import double_softmax_log_likelihood, risk_coverage_curve
+from contextual_dropout.metrics.calibration import expected_calibration_error
+from contextual_dropout.metrics.ood import out_of_distribution
+from contextual_dropout.metrics.pavpu import pavpu, pavpu_counts
 from contextual_dropout.predict import predict
 from contextual_dropout.prediction import Classification
 from contextual_dropout.stochastic import Stochastic
@@ -52,8 +49,6 @@ THRESHOLDS = (0.01, 0.05, 0.1)
 TEST_NOISE_SEED = 0
 #: Other data sets have noise and masks of their own.
 OTHER_NOISE_SEED, OTHER_DRAW = 1, 1_000
-#: Metrics wait for no other process: the one that evaluates has all predictions.
-_ALONE: dict[str, Any] = {"sync_on_compute": False}
 #: Uncertainties of which a prediction has one per example.
 SCORES: dict[str, Callable[[Classification], Tensor]] = {
     "p_value": lambda prediction: prediction.p_value,
@@ -137,7 +132,7 @@ def _of_classes(prediction: Classification, labels: Tensor) -> dict[str, float]:
     return {
         "double_softmax_log_likelihood": double_softmax_log_likelihood(prediction.samples, labels).mean().item(),
         "brier": (mean - one_hot).square().sum(1).mean().item(),
-        "calibration_error": 100 * multiclass_calibration_error(mean, labels, mean.shape[1], n_bins=15).item(),
+        "calibration_error": 100 * expected_calibration_error(prediction.samples, labels).item(),
     }
 
 
@@ -221,27 +216,23 @@ def sampled(
 
 
 def _aurc(uncertainty: Tensor, correct: Tensor) -> float:
-    metric = RiskCoverage(**_ALONE)
-    metric.update(uncertainty, correct)
-    return metric.compute().item()
+    _, risk = risk_coverage_curve(uncertainty, correct)
+    return risk.mean().item()
 
 
 def _pavpu(prediction: Classification, correct: Tensor, threshold: float) -> dict[str, float]:
-    metric = PAvPU(threshold, **_ALONE)
-    metric.update(prediction.p_value, correct)
-    counts = ("accurate_certain", "accurate_uncertain", "inaccurate_certain", "inaccurate_uncertain")
-    return {"value": 100 * metric.compute().item(), **{name: getattr(metric, name).item() for name in counts}}
+    counts = pavpu_counts(prediction.p_value, correct, threshold)
+    return {"value": 100 * pavpu(counts).item(), **{name: count.item() for name, count in counts._asdict().items()}}
 
 
 def _detection(inside: Classification, outside: Classification) -> dict[str, dict[str, float]]:
     """AUROC and FPR95 by every score, in percent."""
     several = len(inside.samples) > 1
+    is_ood = torch.arange(len(inside) + len(outside)) >= len(inside)
     result = {}
     for name, score in SCORES.items():
         if not several and name != "entropy":
             continue
-        metric = OutOfDistribution(**_ALONE)
-        metric.update(score(inside), torch.zeros(len(inside), dtype=torch.bool))
-        metric.update(score(outside), torch.ones(len(outside), dtype=torch.bool))
-        result[name] = {key: 100 * value.item() for key, value in metric.compute().items()}
+        found = out_of_distribution(torch.cat([score(inside), score(outside)]), is_ood)
+        result[name] = {key: 100 * value.item() for key, value in found.items()}
     return result

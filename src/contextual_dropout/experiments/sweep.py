@@ -18,9 +18,8 @@ from typing import Any
 from contextual_dropout.data import DataError
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError, NotReady
-from contextual_dropout.experiments.processes import end_with, launch, under_torchrun
+from contextual_dropout.experiments.launching import end_with, launch, under_torchrun
 from contextual_dropout.experiments.results import Results
-from contextual_dropout.experiments.run import run
 
 #: A killed worker (out of memory?) ends its pool; runs resume from their checkpoints in a new one, so often.
 MOST_POOLS = 5
@@ -73,6 +72,8 @@ def sweep(
     todo = [config for config in configs if results.read(config) is None]
     watcher.planned(todo, len(configs) - len(todo))
     if under_torchrun():
+        from contextual_dropout.experiments.run import run
+
         end_with(os.getppid())
         for config in todo:
             watcher.finished(config, run(config, results, data_directory, partial(watcher.epoch, config)))
@@ -191,4 +192,6 @@ def _begin(news: Any, parent: int) -> None:
 def _work(config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None) -> dict[str, Any]:
     if config.devices > 1:
         return launch(config, results, data_directory, _news)
+    from contextual_dropout.experiments.run import run  # only where it is trained: this takes a second
+
     return run(config, results, data_directory, lambda epoch: _news.put((config, epoch)))

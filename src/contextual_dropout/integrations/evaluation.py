@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from contextual_dropout.integrations.likelihoods import IGNORED
-from contextual_dropout.metrics import PAvPU
+from contextual_dropout.metrics.pavpu import pavpu, pavpu_counts
 from contextual_dropout.outputs import find_logits
 from contextual_dropout.predict import predict
 from contextual_dropout.prediction import MultilabelPrediction
@@ -117,12 +117,10 @@ def certainty(predicted: Tensor, p_value: Tensor, labels: Tensor, threshold: flo
     correct, p_value = (predicted == labels)[counted], p_value[counted]
     if not len(correct):
         return {}
-    pavpu = PAvPU(threshold)
-    pavpu.update(p_value.cpu(), correct.cpu())
     return {
         "accuracy": correct.double().mean().item(),
         "certain": (p_value < threshold).double().mean().item(),
-        "pavpu": pavpu.compute().item(),
+        "pavpu": pavpu(pavpu_counts(p_value, correct, threshold)).item(),
     }
 
 

@@ -1,10 +1,15 @@
 """What torchmetrics lacks: PAvPU, log-likelihood, selective prediction, out-of-distribution detection, VQA accuracy."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from contextual_dropout.metrics.likelihood import double_softmax_log_likelihood, predictive_log_likelihood
-from contextual_dropout.metrics.ood import OutOfDistribution
-from contextual_dropout.metrics.pavpu import PAvPU
-from contextual_dropout.metrics.selective import RiskCoverage, risk_coverage_curve
-from contextual_dropout.metrics.vqa import VQAAccuracy, soft_accuracy
+from contextual_dropout.metrics.selective import risk_coverage_curve
+from contextual_dropout.metrics.vqa import soft_accuracy
+
+if TYPE_CHECKING:
+    from contextual_dropout.metrics.stateful import OutOfDistribution, PAvPU, RiskCoverage, VQAAccuracy
 
 __all__ = [
     "OutOfDistribution",
@@ -16,3 +21,12 @@ __all__ = [
     "risk_coverage_curve",
     "soft_accuracy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the classes when one is first asked for: the functions do without torchmetrics, which takes seconds."""
+    if name in __all__:
+        from contextual_dropout.metrics import stateful
+
+        return getattr(stateful, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

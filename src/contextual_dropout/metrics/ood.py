@@ -2,73 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.functional.classification import binary_auroc, binary_roc
-from torchmetrics.utilities import dim_zero_cat
 
 from contextual_dropout.metrics.inputs import check_per_example
 
-__all__ = ["OutOfDistribution"]
+__all__ = ["check_detection", "out_of_distribution"]
 
 
-class OutOfDistribution(Metric):
+def out_of_distribution(uncertainty: Tensor, is_ood: Tensor) -> dict[str, Tensor]:
     """AUROC and FPR95 of the uncertainty as a detector; out-of-distribution is the positive class.
 
     ``auroc = P(u_out > u_in) + P(u_out = u_in) / 2``; ``fpr95`` is the share of in-distribution examples flagged by
     the highest threshold that flags at least 95% of the others (Hendrycks and Gimpel, 2017; not in the paper).
-    Without examples of both kinds neither has a value: both are NaN.
+
+    Args:
+        uncertainty: (N,), higher is less certain.
+        is_ood: (N,) bool.
+
+    Returns:
+        ``{"auroc": scalar, "fpr95": scalar}`` in float64, both NaN without examples of both kinds.
 
     Example:
-        >>> metric = OutOfDistribution()
-        >>> metric.update(torch.tensor([0.1, 0.4, 0.3, 0.9]), torch.tensor([False, False, True, True]))
-        >>> {name: value.item() for name, value in metric.compute().items()}
+        >>> found = out_of_distribution(torch.tensor([0.1, 0.4, 0.3, 0.9]), torch.tensor([False, False, True, True]))
+        >>> {name: value.item() for name, value in found.items()}
         {'auroc': 0.75, 'fpr95': 0.5}
     """
-
-    is_differentiable = False
-    full_state_update = False
-
-    uncertainty: list[Tensor] | Tensor
-    is_ood: list[Tensor] | Tensor
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        # A process without examples sends an empty tensor of the metric's dtype: it must be that of the states.
-        self.set_dtype(torch.float64)
-        self.add_state("uncertainty", [], dist_reduce_fx="cat")
-        self.add_state("is_ood", [], dist_reduce_fx="cat")
-
-    def update(self, uncertainty: Tensor, is_ood: Tensor) -> None:
-        """Keep a batch.
-
-        Args:
-            uncertainty: (B,), higher is less certain.
-            is_ood: (B,) bool.
-        """
-        check_per_example("uncertainty", uncertainty, "is_ood", is_ood)
-        if is_ood.dtype != torch.bool:
-            raise ValueError(f"is_ood has dtype {is_ood.dtype}: expected bool; compare it with the label of OOD first")
-        assert isinstance(self.uncertainty, list)
-        assert isinstance(self.is_ood, list)
-        self.uncertainty.append(uncertainty.detach().double())
-        self.is_ood.append(is_ood.double())
-
-    def compute(self) -> dict[str, Tensor]:
-        """``{"auroc": scalar, "fpr95": scalar}``."""
-        is_ood = dim_zero_cat(self.is_ood) if len(self.is_ood) else torch.zeros(0)
-        if not 0 < is_ood.mean() < 1:
-            return {"auroc": torch.tensor(torch.nan), "fpr95": torch.tensor(torch.nan)}
-        score, target = _ranks(dim_zero_cat(self.uncertainty)), is_ood.long()
-        fpr, tpr, _ = binary_roc(score, target)
-        return {"auroc": binary_auroc(score, target), "fpr95": fpr[tpr >= 0.95].min()}
+    check_detection(uncertainty, is_ood)
+    _, level, size = torch.unique(uncertainty, return_inverse=True, return_counts=True)
+    outside = torch.zeros(len(size), dtype=torch.float64, device=level.device).index_add(0, level, is_ood.double())
+    inside = size - outside  # how many of each kind are at each of the levels, which ascend
+    if not outside.any() or not inside.any():
+        nan = torch.full((), torch.nan, dtype=torch.float64, device=level.device)
+        return {"auroc": nan, "fpr95": nan}
+    below = inside.cumsum(0) - inside
+    auroc = (outside * (below + inside / 2)).sum() / (outside.sum() * inside.sum())
+    tpr, fpr = (count.flip(0).cumsum(0) / count.sum() for count in (outside, inside))
+    return {"auroc": auroc, "fpr95": fpr[tpr >= 0.95].min()}
 
 
-def _ranks(uncertainty: Tensor) -> Tensor:
-    # torchmetrics takes scores outside [0, 1] for logits, and their sigmoid would tie what is large.
-    level = torch.unique(uncertainty, return_inverse=True)[1].double()
-    ranks: Tensor = level / level.max().clamp(min=1)
-    return ranks
+def check_detection(uncertainty: Tensor, is_ood: Tensor) -> None:
+    """Raise unless both are (N,), one a number and the other a bool for every example."""
+    check_per_example("uncertainty", uncertainty, "is_ood", is_ood)
+    if is_ood.dtype != torch.bool:
+        raise ValueError(f"is_ood has dtype {is_ood.dtype}: expected bool; compare it with the label of OOD first")

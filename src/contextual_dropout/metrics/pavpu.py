@@ -2,84 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
-from contextual_dropout.metrics.inputs import check_per_example, check_probabilities, check_unit_interval
-from contextual_dropout.significance import TwoSampleTest, paired_t, top_two_p_value
+from contextual_dropout.metrics.inputs import check_per_example, check_unit_interval
 
-__all__ = ["PAvPU"]
+__all__ = ["PAvPUCounts", "pavpu", "pavpu_counts"]
 
 
-class PAvPU(Metric):
-    """The share of predictions that are accurate and certain or inaccurate and uncertain.
-
-    ``PAvPU = (n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu)`` (Section 3 of the paper), with the soft accuracies of its
-    VQA experiments (C.2): ``n_ac = sum_i Acc_i Cer_i``, ``n_iu = sum_i (1 - Acc_i)(1 - Cer_i)``,
-    ``n_au = sum_i Acc_i (1 - Cer_i)``, ``n_ic = sum_i (1 - Acc_i) Cer_i`` and ``Cer_i = 1[p_i < threshold]``. The four
-    counts are attributes. Before any example ``compute()`` is 0.
-
-    Args:
-        threshold: of the p-value, in [0, 1].
-        test: the test between the two leading classes where samples are given.
-        kwargs: those of :class:`torchmetrics.Metric`.
-
-    Example:
-        >>> metric = PAvPU(threshold=0.05)
-        >>> metric.update(torch.tensor([0.01, 0.01, 0.20, 0.20]), torch.tensor([True, False, True, False]))
-        >>> metric.compute()
-        tensor(0.5000, dtype=torch.float64)
-        >>> metric.accurate_certain
-        tensor(1., dtype=torch.float64)
-    """
-
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
+class PAvPUCounts(NamedTuple):
+    """How many predictions, or how much accuracy of them, are of each of four kinds; scalars in float64."""
 
     accurate_certain: Tensor
     accurate_uncertain: Tensor
     inaccurate_certain: Tensor
     inaccurate_uncertain: Tensor
 
-    def __init__(self, threshold: float = 0.05, test: TwoSampleTest = paired_t, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold is {threshold}: expected a p-value in [0, 1], the paper takes 0.05")
-        self.threshold = threshold
-        self.test = test
-        for count in ("accurate_certain", "accurate_uncertain", "inaccurate_certain", "inaccurate_uncertain"):
-            # float32 would stop counting at 2^24 examples.
-            self.add_state(count, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
 
-    def update(self, samples_or_p_values: Tensor, correct: Tensor) -> None:
-        """Count a batch.
+def pavpu_counts(p_value: Tensor, correct: Tensor, threshold: float) -> PAvPUCounts:
+    """n_ac, n_au, n_ic and n_iu of Section 3 of the paper, with the soft accuracies of its VQA experiments (C.2).
 
-        Args:
-            samples_or_p_values: (K, B, C) probabilities, or p-values (B,).
-            correct: (B,) bool, or soft accuracies in [0, 1].
-        """
-        p_value = self._p_value(samples_or_p_values)
-        check_per_example("p_values", p_value, "correct", correct)
-        check_unit_interval("p_values", p_value)
-        check_unit_interval("correct", correct)
-        accurate, certain = correct.double(), (p_value < self.threshold).double()
-        self.accurate_certain += (accurate * certain).sum()
-        self.accurate_uncertain += (accurate * (1 - certain)).sum()
-        self.inaccurate_certain += ((1 - accurate) * certain).sum()
-        self.inaccurate_uncertain += ((1 - accurate) * (1 - certain)).sum()
+    ``n_ac = sum_i Acc_i Cer_i``, ``n_au = sum_i Acc_i (1 - Cer_i)``, ``n_ic = sum_i (1 - Acc_i) Cer_i`` and
+    ``n_iu = sum_i (1 - Acc_i)(1 - Cer_i)`` with ``Cer_i = 1[p_i < threshold]``.
 
-    def compute(self) -> Tensor:
-        """PAvPU in [0, 1]."""
-        agree = self.accurate_certain + self.inaccurate_uncertain
-        total = agree + self.accurate_uncertain + self.inaccurate_certain
-        return torch.where(total > 0, agree / total.clamp(min=torch.finfo(total.dtype).tiny), 0.0)
+    Args:
+        p_value: (B,).
+        correct: (B,) bool, or soft accuracies in [0, 1].
+        threshold: of the p-value, in [0, 1].
 
-    def _p_value(self, samples_or_p_values: Tensor) -> Tensor:
-        if samples_or_p_values.ndim == 1:
-            return samples_or_p_values
-        check_probabilities(samples_or_p_values)
-        return top_two_p_value(samples_or_p_values, self.test)
+    Example:
+        >>> counts = pavpu_counts(torch.tensor([0.01, 0.2, 0.2]), torch.tensor([True, True, False]), 0.05)
+        >>> [count.item() for count in counts]
+        [1.0, 1.0, 0.0, 1.0]
+        >>> pavpu(counts)
+        tensor(0.6667, dtype=torch.float64)
+    """
+    check_per_example("p_values", p_value, "correct", correct)
+    check_unit_interval("p_values", p_value)
+    check_unit_interval("correct", correct)
+    accurate, certain = correct.double(), (p_value < threshold).double()
+    return PAvPUCounts(
+        accurate_certain=(accurate * certain).sum(),
+        accurate_uncertain=(accurate * (1 - certain)).sum(),
+        inaccurate_certain=((1 - accurate) * certain).sum(),
+        inaccurate_uncertain=((1 - accurate) * (1 - certain)).sum(),
+    )
+
+
+def pavpu(counts: PAvPUCounts) -> Tensor:
+    """``(n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu)`` in [0, 1] (Section 3 of the paper); 0 without any example."""
+    agree = counts.accurate_certain + counts.inaccurate_uncertain
+    total = agree + counts.accurate_uncertain + counts.inaccurate_certain
+    return torch.where(total > 0, agree / total.clamp(min=torch.finfo(total.dtype).tiny), 0.0)

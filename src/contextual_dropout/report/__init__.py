@@ -1,10 +1,17 @@
 """Tables, figures and a page of results: they read records and change nothing."""
 
-from contextual_dropout.report.figures import save_all
-from contextual_dropout.report.page import results_page, write_page
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from contextual_dropout.report.summary import ReportError, Summary, summarise
 from contextual_dropout.report.table import Table, to_markdown, to_rich
 from contextual_dropout.report.tables import all_tables
+
+if TYPE_CHECKING:
+    from contextual_dropout.report.figures import save_all
+    from contextual_dropout.report.page import results_page, write_page
 
 __all__ = [
     "ReportError",
@@ -18,3 +25,17 @@ __all__ = [
     "to_rich",
     "write_page",
 ]
+
+#: What draws, and where it is.
+_DRAWS = {
+    "results_page": "contextual_dropout.report.page",
+    "save_all": "contextual_dropout.report.figures",
+    "write_page": "contextual_dropout.report.page",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what draws when it is first asked for: tables do without matplotlib."""
+    if name in _DRAWS:
+        return getattr(import_module(_DRAWS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

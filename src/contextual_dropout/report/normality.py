@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import scipy.stats  # type: ignore[import-untyped, unused-ignore]
+import scipy  # type: ignore[import-untyped, unused-ignore]  # whose parts load at first use
 import torch
 from torch import Tensor
 

@@ -6,7 +6,7 @@ import statistics
 import warnings
 from dataclasses import dataclass
 
-from scipy import stats
+import scipy  # whose parts load at first use
 
 from contextual_dropout.report.methods import CONTEXTUAL, baselines, label
 from contextual_dropout.report.metrics import ACCURACY, LOG_LIKELIHOOD, PAVPU_05, Metric
@@ -115,7 +115,7 @@ def paired_p(differences: list[float]) -> float | None:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # nearly equal differences
-        return float(stats.ttest_1samp(differences, 0.0).pvalue)
+        return float(scipy.stats.ttest_1samp(differences, 0.0).pvalue)
 
 
 def _lead(ours: Statistic, baseline: str, theirs: Statistic) -> Lead:
