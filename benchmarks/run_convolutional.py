@@ -16,12 +16,13 @@ from timing import interleaved
 from training_step import pseudo_passes_of
 
 import contextual_dropout as cd
+from contextual_dropout.experiments.paper import RESNET18_COST
 
 BATCH = {"resnet18": 16, "wrn-28-10": 8}
 MEMORY_BATCH = {"resnet18": 32, "wrn-28-10": 16}
 ROUNDS = {"resnet18": 9, "wrn-28-10": 6}
-#: The paper's: parameters in millions and seconds per step, ResNet-18 only.
-PAPER = {"plain": (11.70, 1.44), "gaussian dropout": (11.70, 1.50), "contextual gaussian": (11.88, 1.64)}
+#: What the paper calls the variants that it has.
+IN_THE_PAPER = {"plain": "plain", "gaussian dropout": "mc-gaussian", "contextual gaussian": "contextual-gaussian"}
 STEP_BARS = {
     ("resnet18", "contextual gaussian"): 1.12,
     ("wrn-28-10", "contextual bernoulli, sampled-arm (k=1)"): 1.45,
@@ -70,11 +71,10 @@ def show(network: str, rows: dict[str, dict[str, float]]) -> None:
     for variant, row in rows.items():
         bar = STEP_BARS.get((network, variant))
         memory_bar = MEMORY_BAR if network == "wrn-28-10" and variant.startswith("contextual") else None
-        paper = (
-            f"   paper: {PAPER[variant][0]:.2f}M, {PAPER[variant][1] / PAPER['plain'][1]:.2f}"
-            if (network == "resnet18" and variant in PAPER)
-            else ""
-        )
+        paper = ""
+        if network == "resnet18" and variant in IN_THE_PAPER:
+            size, seconds = RESNET18_COST[IN_THE_PAPER[variant]]
+            paper = f"   paper: {size / 1e6:.2f}M, {seconds / RESNET18_COST['plain'][1]:.2f}"
         print(
             f"  {variant:42s} {row['parameters'] / 1e6:9.2f}M {row['seconds']:8.2f} {row['step']:6.2f} {_shown(bar)}"
             f" {row['memory']:6.2f} {_shown(memory_bar)} ({row['bytes'] / 2**20:.0f} MiB){paper}"
