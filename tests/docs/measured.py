@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from contextual_dropout.experiments.paper import RESULTS
+from contextual_dropout.experiments.paper import RESNET18_COST, RESULTS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/estimators.md", "docs/predicting.md")
+PAGES = ("README.md", "docs/converting.md", "docs/estimators.md", "docs/predicting.md", "docs/reproducing.md")
 BLOCK = re.compile(r"(<!-- measured: (.+?) -->\n)(.*?)(<!-- /measured -->)", re.DOTALL)
 NONE = "—"
 
@@ -52,12 +52,24 @@ OURS, ARM = "contextual-bernoulli", "contextual-bernoulli-arm"
 #: What the context of our network is worth: the one test that was run with and without it.
 PAIR = {"contextual": "the same, one draw of the noise", "frozen": "that draw, context frozen at each unit's mean"}
 
+#: The networks of the cost table, with the batches that were timed.
+NETWORKS = {"resnet18": "ResNet-18, 224 pixels, batch 16", "wrn-28-10": "WRN-28-10, 32 pixels, batch 8"}
+#: What the paper calls the variants of ResNet-18 that it has.
+IN_THE_PAPER = {"plain": "plain", "gaussian dropout": "mc-gaussian", "contextual gaussian": "contextual-gaussian"}
+#: What sites on attention weights may read.
+CONTEXTS = {
+    "entropy": "`entropy`: how widely each head looks (the default)",
+    "scores": "`scores`: each head's mean score",
+    "queries": "`queries`: each head's mean query",
+    "weights": "`weights`: the paper's, the same for every sample",
+}
+
 Figures = dict[str, float | None]
 
 
-def records(method: str) -> list[dict[str, Any]]:
-    """Of noisy MNIST, one for each seed."""
-    paths = sorted((ROOT / "experiments/results/mnist/noisy" / method).glob("seed-*.json"))
+def records(method: str, setting: str = "mnist/noisy") -> list[dict[str, Any]]:
+    """One for each seed."""
+    paths = sorted((ROOT / "experiments/results" / setting / method).glob("seed-*.json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
@@ -131,10 +143,62 @@ def certain() -> Iterator[str]:
     )
 
 
+def contexts() -> Iterator[str]:
+    """What a site on attention weights may read: figures of a small MCAN, and the spread of its attention sites."""
+    body = []
+    for context, words in CONTEXTS.items():
+        runs = records(context, "easy-vqa-contexts/noisy")
+        tests = [run["test"]["noise-0.5"] for run in runs]
+        spreads = [
+            statistics.mean(site["sd_over_samples"] for site in of_attention(run["contextuality"]["sites"]))
+            for run in runs
+        ]
+        measured = {
+            2: [[test["accuracy"] for test in tests], [test["pavpu"]["0.05"]["value"] for test in tests]],
+            3: [[test["log_likelihood"] for test in tests], spreads],
+        }
+        cells = [shown(numbers, decimals) for decimals, columns in measured.items() for numbers in columns]
+        body.append([words, str(len(runs)), *cells])
+    head = ["context", "seeds", "accuracy", "PAvPU(.05)", "log-likelihood", "sd of keep probabilities over samples"]
+    yield from table(head, body)
+
+
+def of_attention(sites: dict[str, dict[str, float]]) -> list[dict[str, float]]:
+    """The sites on attention weights: they have the context that is compared, all others read their own input."""
+    return [values for name, values in sites.items() if {"attention", "guided"} & {*name.split(".")}]
+
+
 def benchmark(name: str) -> dict[str, Any]:
     """What was written down by ``make benchmark``."""
     found: dict[str, Any] = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
     return found
+
+
+def convolutional() -> Iterator[str]:
+    """What sites cost on the paper's convolutional networks, beside what the paper says."""
+    found = benchmark("convolutional")
+    body = []
+    for network, words in NETWORKS.items():
+        for variant, row in found["costs"][network].items():
+            cells = [f"{row['parameters'] / 1e6:.2f}M", *(f"{row[name]:.2f}" for name in ("seconds", "step", "memory"))]
+            paper = NONE
+            if network == "resnet18" and variant in IN_THE_PAPER:
+                size, seconds = RESNET18_COST[IN_THE_PAPER[variant]]
+                paper = f"{size / 1e6:.2f}M, {seconds / RESNET18_COST['plain'][1]:.2f}"
+            body.append([words, variant, *cells, paper])
+    head = [
+        "network",
+        "variant",
+        "parameters",
+        "seconds a step",
+        "relative",
+        "peak memory, relative",
+        "paper: parameters, relative",
+    ]
+    yield from table(head, body)
+    ratio = found["sequential"]["step"]
+    yield ""
+    yield f"A step with sequential ARM on WRN-28-10 takes {ratio:.2f} of one that runs its 12 pseudo passes naively."
 
 
 def errors() -> Iterator[str]:
@@ -182,6 +246,8 @@ def estimators() -> Iterator[str]:
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "noisy MNIST": noisy_mnist,
     "certain": certain,
+    "attention contexts": contexts,
+    "convolutional": convolutional,
     "errors": errors,
     "variance": variance,
     "time": time,
