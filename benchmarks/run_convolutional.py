@@ -21,8 +21,6 @@ from contextual_dropout.experiments.paper import RESNET18_COST
 BATCH = {"resnet18": 16, "wrn-28-10": 8}
 MEMORY_BATCH = {"resnet18": 32, "wrn-28-10": 16}
 ROUNDS = {"resnet18": 9, "wrn-28-10": 6}
-#: What the paper calls the variants that it has.
-IN_THE_PAPER = {"plain": "plain", "gaussian dropout": "mc-gaussian", "contextual gaussian": "contextual-gaussian"}
 STEP_BARS = {
     ("resnet18", "contextual gaussian"): 1.12,
     ("wrn-28-10", "contextual bernoulli, sampled-arm (k=1)"): 1.45,
@@ -72,8 +70,8 @@ def show(network: str, rows: dict[str, dict[str, float]]) -> None:
         bar = STEP_BARS.get((network, variant))
         memory_bar = MEMORY_BAR if network == "wrn-28-10" and variant.startswith("contextual") else None
         paper = ""
-        if network == "resnet18" and variant in IN_THE_PAPER:
-            size, seconds = RESNET18_COST[IN_THE_PAPER[variant]]
+        if network == "resnet18" and variant in RESNET18_COST:
+            size, seconds = RESNET18_COST[variant]
             paper = f"   paper: {size / 1e6:.2f}M, {seconds / RESNET18_COST['plain'][1]:.2f}"
         print(
             f"  {variant:42s} {row['parameters'] / 1e6:9.2f}M {row['seconds']:8.2f} {row['step']:6.2f} {_shown(bar)}"

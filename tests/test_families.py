@@ -69,7 +69,7 @@ def test_gaussian_sample_gradient() -> None:
     assert torch.autograd.gradcheck(lambda a: Gaussian.sample(a, noise), (logits,))
 
 
-# A Gaussian variance of exp(30) is beyond float16; sites keep their logits in the encoder's own precision.
+# A Gaussian variance of exp(30) is beyond float16; logits of sites are in single precision at least.
 @pytest.mark.parametrize(
     ("family", "dtype"),
     [(family, dtype) for family in FAMILIES for dtype in (torch.float64, torch.float32, torch.bfloat16)]
@@ -89,6 +89,21 @@ def test_extreme_logits_stay_finite(family: families.Family, dtype: torch.dtype)
     assert prior.grad is not None
     assert logits.grad.isfinite().all()
     assert prior.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_bernoulli_kl_of_many_units_in_half_precision(dtype: torch.dtype) -> None:
+    """Half precision counts to 256 or 2,048 only; the KL has its digits all the same, and so do its gradients."""
+    torch.manual_seed(0)
+    logits = (1.386 + torch.randn(3, 2047)).to(dtype).requires_grad_()
+    prior = torch.tensor(1.386, dtype=dtype, requires_grad=True)
+    precise = [each.detach().double().requires_grad_() for each in (logits, prior)]
+    kl, expected = Bernoulli.kl(logits, prior), Bernoulli.kl(*precise)
+    rtol = 2 * torch.finfo(dtype).eps
+    torch.testing.assert_close(kl.double(), expected, rtol=rtol, atol=0)
+    gradients = torch.autograd.grad(kl.double().sum(), [logits, prior])
+    for found, right in zip(gradients, torch.autograd.grad(expected.sum(), precise), strict=True):
+        torch.testing.assert_close(found.double(), right, rtol=4 * rtol, atol=4 * rtol)
 
 
 def test_bernoulli_kl_at_certainty() -> None:

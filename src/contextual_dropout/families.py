@@ -186,7 +186,8 @@ class _BernoulliKL(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, prior_logit: Tensor) -> Tensor:
         value, rare, kept, difference = _bernoulli_kl(logits, prior_logit)
         slope = rare.addcmul_(rare, rare, value=-1).mul_(difference)
-        ctx.save_for_backward(slope, prior_logit.sigmoid() * slope.shape[-1] - kept)
+        prior_slope = prior_logit.to(slope.dtype).sigmoid() * slope.shape[-1] - kept
+        ctx.save_for_backward(slope.to(logits.dtype), prior_slope.to(logits.dtype))
         return value
 
     @staticmethod
@@ -203,9 +204,11 @@ def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, 
     choice between two numbers for each unit would take longer than all the rest.
 
     Returns:
-        The KL, each unit's probability of its rarer outcome, the sum of the keep probabilities, and a - b.
+        The KL, and at least in single precision, as half of it cannot count to thousands: each unit's probability of
+        its rarer outcome, the sum of the keep probabilities, and a - b.
     """
-    bounded = _bounded(logits)
+    precise = torch.promote_types(logits.dtype, torch.float32)
+    bounded, prior_logit = _bounded(logits.to(precise)), prior_logit.to(precise)
     likely = torch.ge(bounded, 0, out=torch.empty_like(bounded))  # the likelier outcome, 0 or 1
     rare = bounded.abs().neg_().sigmoid_()
     minus_rare = rare.neg()
@@ -213,7 +216,8 @@ def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, 
     ones, difference = likely.sum(-1), bounded.sub_(prior_logit)
     small = minus_rare.log1p_().add_(F.softplus(-prior_logit.abs())).addcmul_(signed, difference, value=-1).sum(-1)
     disagreeing = (ones - (prior_logit >= 0) * bounded.shape[-1]).abs_()
-    return small.addcmul_(prior_logit.abs(), disagreeing), rare, ones - signed.sum(-1), difference
+    value = small.addcmul_(prior_logit.abs(), disagreeing)
+    return value.to(logits.dtype), rare, ones - signed.sum(-1), difference
 
 
 def _bounded(logits: Tensor) -> Tensor:

@@ -14,11 +14,11 @@ from types import NoneType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from torch.nn.modules.dropout import _DropoutNd
 
-from contextual_dropout.dropout import dropped
 from contextual_dropout.encoder import Encoder
 from contextual_dropout.site import ContextualDropout
 
@@ -111,7 +111,7 @@ class Folded:
             if isinstance(layer, ContextualDropout):
                 rows = _masked(layer, rows, logits)
             elif type(layer) is nn.Dropout and _draws(layer):
-                rows = dropped(rows, layer.p)
+                rows = _dropped(rows, layer.p)
             else:
                 rows = layer(rows)
             logits = None
@@ -163,6 +163,13 @@ def _draws(layer: nn.Module) -> bool:
 def _masked(site: ContextualDropout, u: Tensor, logits: Tensor | None) -> Tensor:
     logits = site.logits(u) if logits is None else logits
     return site.apply_mask(u, site.family.sample(logits, site.family.noise(logits)))
+
+
+def _dropped(u: Tensor, p: float) -> Tensor:
+    """Ordinary dropout, with masks by comparison, as sites have them: torch's own are three times as slow on a CPU."""
+    if u.device.type != "cpu" or u.dtype not in (torch.float32, torch.float64):
+        return F.dropout(u, p)
+    return torch.rand_like(u).lt_(1 - p).mul_(u).div_(1 - p)
 
 
 def _repeated(features: Tensor, samples: int) -> Tensor:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,9 @@ from torch import Tensor, nn
 
 import contextual_dropout as cd
 from contextual_dropout.baselines import learnable_dropout
+from contextual_dropout.divergence import ClosedForm
 from contextual_dropout.encoder import GlobalLogits
+from contextual_dropout.site import Draw
 from tests.chain import images, keeps, plain
 from tests.exact.enumeration import FAILURE_RATE, assert_mean, exact_gradients, sampled_gradients
 
@@ -92,20 +96,15 @@ def test_rates_learn_which_units_matter() -> None:
     assert noise < 0.3
 
 
-def test_the_kl_of_a_sample_is_that_of_its_own_logits() -> None:
-    """It is computed once for all samples, which have the same; both ways have the same gradients."""
+@pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
+def test_the_kl_of_logits_without_context_is_computed_once(family: Literal["bernoulli", "gaussian"]) -> None:
+    """One row stands for all samples: the same values, and the same gradients of any weighting of them."""
     torch.manual_seed(0)
-    model = learnable_dropout(
-        nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.2), nn.Linear(6, 3)), example=torch.zeros(1, 4)
-    )
-    site = model[1]
-    with torch.no_grad():
-        site.encoder.expand_bias.add_(30 * torch.randn(6))
-    x, y = torch.randn(5, 4), torch.randint(3, (5,))
-    objective = cd.ELBO(model, "reinforce")
-    step = objective(lambda: -F.cross_entropy(model(x), y, reduction="none"))
-    logits = site.logits(torch.zeros(5, 6)).clone()
-    expected = site.family.kl(logits, site.prior_logit.sum())
-    torch.testing.assert_close(step.kl, expected.detach())
-    (prior,) = torch.autograd.grad(step.loss, [site.prior_logit])
-    torch.testing.assert_close(prior, torch.autograd.grad(expected.mean(), [site.prior_logit])[0])
+    site = cd.ContextualDropout(6, family=family)
+    row, weights, mask = torch.randn(6, requires_grad=True), torch.rand(5), torch.ones(5, 6)
+    found = []
+    for logits in (row.expand(5, 6), row.expand(5, 6).clone()):
+        kl = ClosedForm()(Draw(site, logits, mask, mask, mask))
+        found.append((kl.detach(), *torch.autograd.grad((weights * kl).sum(), [row, site.prior_logit])))
+    for shared, separate in zip(*found, strict=True):
+        torch.testing.assert_close(shared, separate)

@@ -54,8 +54,6 @@ PAIR = {"contextual": "the same, one draw of the noise", "frozen": "that draw, c
 
 #: The networks of the cost table, with the batches that were timed.
 NETWORKS = {"resnet18": "ResNet-18, 224 pixels, batch 16", "wrn-28-10": "WRN-28-10, 32 pixels, batch 8"}
-#: What the paper calls the variants of ResNet-18 that it has.
-IN_THE_PAPER = {"plain": "plain", "gaussian dropout": "mc-gaussian", "contextual gaussian": "contextual-gaussian"}
 #: What sites on attention weights may read.
 CONTEXTS = {
     "entropy": "`entropy`: how widely each head looks (the default)",
@@ -146,8 +144,10 @@ def certain() -> Iterator[str]:
 def contexts() -> Iterator[str]:
     """What a site on attention weights may read: figures of a small MCAN, and the spread of its attention sites."""
     body = []
-    for context, words in CONTEXTS.items():
-        runs = records(context, "easy-vqa-contexts/noisy")
+    found = {context: records(context, "easy-vqa-contexts/noisy") for context in CONTEXTS}
+    for context, runs in found.items():
+        if not runs:
+            continue
         tests = [run["test"]["noise-0.5"] for run in runs]
         spreads = [
             statistics.mean(site["sd_over_samples"] for site in of_attention(run["contextuality"]["sites"]))
@@ -158,7 +158,7 @@ def contexts() -> Iterator[str]:
             3: [[test["log_likelihood"] for test in tests], spreads],
         }
         cells = [shown(numbers, decimals) for decimals, columns in measured.items() for numbers in columns]
-        body.append([words, str(len(runs)), *cells])
+        body.append([CONTEXTS[context], str(len(runs)), *cells])
     head = ["context", "seeds", "accuracy", "PAvPU(.05)", "log-likelihood", "sd of keep probabilities over samples"]
     yield from table(head, body)
 
@@ -182,8 +182,8 @@ def convolutional() -> Iterator[str]:
         for variant, row in found["costs"][network].items():
             cells = [f"{row['parameters'] / 1e6:.2f}M", *(f"{row[name]:.2f}" for name in ("seconds", "step", "memory"))]
             paper = NONE
-            if network == "resnet18" and variant in IN_THE_PAPER:
-                size, seconds = RESNET18_COST[IN_THE_PAPER[variant]]
+            if network == "resnet18" and variant in RESNET18_COST:
+                size, seconds = RESNET18_COST[variant]
                 paper = f"{size / 1e6:.2f}M, {seconds / RESNET18_COST['plain'][1]:.2f}"
             body.append([words, variant, *cells, paper])
     head = [

@@ -235,4 +235,5 @@ def test_a_run_on_a_processor_can_be_afforded(
     config = load_experiment(name).run(setting, method, 0, "cpu")
     assert config.train_examples is not None
     assert config.epochs * config.train_examples * seconds_per_image <= 60 * minutes
+    assert config.batch_size >= 16  # smaller ones take longer an image
     assert all(milestone < config.epochs for milestone in config.optimizer["milestones"])

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import sys
 
+from contextual_dropout.experiments.errors import not_installed
+
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the command. What a user can put right is told in a line, not as a traceback."""
     try:
-        from contextual_dropout.cli.app import app
+        _run()
     except ModuleNotFoundError as error:
-        sys.exit(f"{error.name} is not installed: pip install 'contextual-dropout[experiments]'")
+        sys.exit(not_installed(error))
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run() -> None:
+    """Imports what the command needs, some of it only when that is called."""
+    from contextual_dropout.cli.app import app
     from contextual_dropout.data import DataError
     from contextual_dropout.experiments.errors import ExperimentError
     from contextual_dropout.report import ReportError
@@ -21,6 +31,3 @@ def main() -> None:
         app()
     except (ExperimentError, DataError, ReportError, OSError) as error:
         sys.exit(f"contextual-dropout: {error}")
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
-        sys.exit(130)

@@ -1,6 +1,6 @@
 """What a user can put right."""
 
-__all__ = ["Busy", "ConfigError", "ExperimentError", "NotReady"]
+__all__ = ["Busy", "ConfigError", "ExperimentError", "NotReady", "not_installed"]
 
 
 class ExperimentError(ValueError):
@@ -17,3 +17,13 @@ class Busy(ExperimentError):
 
 class NotReady(ExperimentError):
     """A run that has to be done before this one is not done."""
+
+
+def not_installed(error: ModuleNotFoundError) -> str:
+    """What to do about a package that the experiments need.
+
+    Example:
+        >>> not_installed(ModuleNotFoundError(name="typer"))
+        "typer is not installed: pip install 'contextual-dropout[experiments]'"
+    """
+    return f"{error.name} is not installed: pip install 'contextual-dropout[experiments]'"

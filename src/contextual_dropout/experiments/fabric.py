@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from typing import Any
 
 from lightning_utilities.core import imports
@@ -18,13 +18,15 @@ from packaging.version import Version
 __all__ = ["DDPStrategy", "Fabric", "TorchCheckpointIO"]
 
 
-def _compare_version(package: str, op: Callable[[Version, Version], bool], than: str, base: bool = False) -> bool:
+def _compare_version(
+    package: str, op: Callable[[Version, Version], bool], version: str, use_base_version: bool = False
+) -> bool:
     """``lightning_utilities.core.imports.compare_version`` without an import."""
     try:
-        found = Version(version(package))
-    except PackageNotFoundError:
+        found = Version(metadata.version(package))
+    except metadata.PackageNotFoundError:
         return False
-    return op(Version(found.base_version) if base else found, Version(than))
+    return op(Version(found.base_version) if use_base_version else found, Version(version))
 
 
 @contextmanager

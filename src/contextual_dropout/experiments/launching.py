@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import torch
 import torch.distributed as dist
 
 from contextual_dropout.experiments.config import RunConfig
@@ -79,8 +80,6 @@ def launch(
 def _member(
     config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None, news: Any, parent: int
 ) -> dict[str, Any]:
-    import torch
-
     from contextual_dropout.experiments.run import run
 
     end_with(parent)

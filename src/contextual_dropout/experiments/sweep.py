@@ -17,7 +17,7 @@ from typing import Any
 
 from contextual_dropout.data import DataError
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.errors import ExperimentError, NotReady
+from contextual_dropout.experiments.errors import ExperimentError, NotReady, not_installed
 from contextual_dropout.experiments.launching import end_with, launch, under_torchrun
 from contextual_dropout.experiments.results import Results
 
@@ -192,6 +192,8 @@ def _begin(news: Any, parent: int) -> None:
 def _work(config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None) -> dict[str, Any]:
     if config.devices > 1:
         return launch(config, results, data_directory, _news)
-    from contextual_dropout.experiments.run import run  # only where it is trained: this takes a second
-
+    try:
+        from contextual_dropout.experiments.run import run  # only where it is trained: this takes a second
+    except ModuleNotFoundError as error:
+        raise ExperimentError(not_installed(error)) from error
     return run(config, results, data_directory, lambda epoch: _news.put((config, epoch)))

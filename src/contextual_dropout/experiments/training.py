@@ -12,12 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.data import Batches, gaussian_noise
 from contextual_dropout.data.lookup import Lookup, noise_on_regions
-from contextual_dropout.dropout import ComparedDropout
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.evaluation import noisy_inputs, point_labels
@@ -79,8 +77,6 @@ class Training:
         self.targets = examples.y.to(fabric.device)
         self.beside = [each.to(fabric.device) for each in examples.beside]
         self.log_likelihood = task_named(config.task).log_likelihood
-        has_dropout = any(isinstance(module, _DropoutNd) for module in model.modules())
-        self.dropout = ComparedDropout() if has_dropout else nullcontext()
         self.objective = build_objective(config, self.model, len(examples.x), len(self.batches))
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
@@ -114,8 +110,7 @@ class Training:
 
     def _step(self, inputs: tuple[Tensor, ...], targets: Tensor, index: int, weight: float) -> Tensor:
         """One batch; a step of the optimizer after every ``accumulate`` of them. The batch's log-likelihood and KL."""
-        with self.dropout:
-            step = self.objective(lambda: self.log_likelihood(self.model(*inputs), targets))
+        step = self.objective(lambda: self.log_likelihood(self.model(*inputs), targets))
         accumulate = self.config.accumulate
         last = (index + 1) % accumulate == 0 or index + 1 == len(self.batches)
         together = min(accumulate, len(self.batches) - index + index % accumulate)  # an epoch's last may be fewer

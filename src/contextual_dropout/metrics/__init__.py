@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from contextual_dropout.metrics.calibration import expected_calibration_error
 from contextual_dropout.metrics.likelihood import double_softmax_log_likelihood, predictive_log_likelihood
+from contextual_dropout.metrics.ood import out_of_distribution
 from contextual_dropout.metrics.selective import risk_coverage_curve
 from contextual_dropout.metrics.vqa import soft_accuracy
 
@@ -17,6 +19,8 @@ __all__ = [
     "RiskCoverage",
     "VQAAccuracy",
     "double_softmax_log_likelihood",
+    "expected_calibration_error",
+    "out_of_distribution",
     "predictive_log_likelihood",
     "risk_coverage_curve",
     "soft_accuracy",
@@ -30,3 +34,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(stateful, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -39,3 +39,7 @@ def __getattr__(name: str) -> Any:
     if name in _DRAWS:
         return getattr(import_module(_DRAWS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
