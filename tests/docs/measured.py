@@ -16,7 +16,7 @@ from typing import Any
 from contextual_dropout.experiments.paper import RESNET18_COST, RESULTS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/converting.md", "docs/estimators.md", "docs/predicting.md", "docs/reproducing.md")
+PAGES = ("README.md", "docs/estimators.md", "docs/predicting.md", "docs/reproducing.md")
 BLOCK = re.compile(r"(<!-- measured: (.+?) -->\n)(.*?)(<!-- /measured -->)", re.DOTALL)
 NONE = "—"
 
@@ -54,20 +54,13 @@ PAIR = {"contextual": "the same, one draw of the noise", "frozen": "that draw, c
 
 #: The networks of the cost table, with the batches that were timed.
 NETWORKS = {"resnet18": "ResNet-18, 224 pixels, batch 16", "wrn-28-10": "WRN-28-10, 32 pixels, batch 8"}
-#: What sites on attention weights may read.
-CONTEXTS = {
-    "entropy": "`entropy`: how widely each head looks (the default)",
-    "scores": "`scores`: each head's mean score",
-    "queries": "`queries`: each head's mean query",
-    "weights": "`weights`: the paper's, the same for every sample",
-}
 
 Figures = dict[str, float | None]
 
 
-def records(method: str, setting: str = "mnist/noisy") -> list[dict[str, Any]]:
-    """One for each seed."""
-    paths = sorted((ROOT / "experiments/results" / setting / method).glob("seed-*.json"))
+def records(method: str) -> list[dict[str, Any]]:
+    """Of noisy MNIST, one for each seed."""
+    paths = sorted((ROOT / "experiments/results/mnist/noisy" / method).glob("seed-*.json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
@@ -139,33 +132,6 @@ def certain() -> Iterator[str]:
         f"At p < .05, {passed[OURS]:.0f}% of the errors of contextual dropout with straight-through masks are called "
         f"certain all the same\n(of MC dropout at 0.2: {passed['mc-bernoulli']:.0f}%)."
     )
-
-
-def contexts() -> Iterator[str]:
-    """What a site on attention weights may read: figures of a small MCAN, and the spread of its attention sites."""
-    body = []
-    found = {context: records(context, "easy-vqa-contexts/noisy") for context in CONTEXTS}
-    for context, runs in found.items():
-        if not runs:
-            continue
-        tests = [run["test"]["noise-0.5"] for run in runs]
-        spreads = [
-            statistics.mean(site["sd_over_samples"] for site in of_attention(run["contextuality"]["sites"]))
-            for run in runs
-        ]
-        measured = {
-            2: [[test["accuracy"] for test in tests], [test["pavpu"]["0.05"]["value"] for test in tests]],
-            3: [[test["log_likelihood"] for test in tests], spreads],
-        }
-        cells = [shown(numbers, decimals) for decimals, columns in measured.items() for numbers in columns]
-        body.append([CONTEXTS[context], str(len(runs)), *cells])
-    head = ["context", "seeds", "accuracy", "PAvPU(.05)", "log-likelihood", "sd of keep probabilities over samples"]
-    yield from table(head, body)
-
-
-def of_attention(sites: dict[str, dict[str, float]]) -> list[dict[str, float]]:
-    """The sites on attention weights: they have the context that is compared, all others read their own input."""
-    return [values for name, values in sites.items() if {"attention", "guided"} & {*name.split(".")}]
 
 
 def benchmark(name: str) -> dict[str, Any]:
@@ -246,7 +212,6 @@ def estimators() -> Iterator[str]:
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "noisy MNIST": noisy_mnist,
     "certain": certain,
-    "attention contexts": contexts,
     "convolutional": convolutional,
     "errors": errors,
     "variance": variance,
