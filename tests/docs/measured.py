@@ -165,8 +165,8 @@ def convolutional() -> Iterator[str]:
     step, passes = found["sequential"]["step"], found["sequential"]["pseudo_passes"]
     yield ""
     yield (
-        f"A step with sequential ARM on WRN-28-10 takes {step:.2f} of one that runs its 12 pseudo passes naively, from the "
-        f"first layer on; these\npasses alone take {passes:.2f}."
+        f"A step with sequential ARM on WRN-28-10 takes {step:.2f} of one that runs its 12 pseudo passes naively, from "
+        f"the first layer on; these\npasses alone take {passes:.2f}."
     )
 
 

@@ -125,7 +125,7 @@ def test_figures_of_one_sample_have_no_p_values() -> None:
 
 
 SWEEP = """
-import sys
+import signal, sys
 from pathlib import Path
 from contextual_dropout.experiments.sweep import Watcher, sweep
 from tests.experiments.tiny import folders, tiny
@@ -133,6 +133,7 @@ class Told(Watcher):
     def epoch(self, config, epoch):
         print(epoch, flush=True)
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background processes lack
     sweep([tiny(seed=seed, epochs=100_000) for seed in range(3)], folders(Path(sys.argv[1])), watcher=Told())
 """
 
