@@ -140,16 +140,28 @@ def test_contexts_of_many_queries_fit_into_half_precision(kind: AttentionContext
 def test_scores_where_a_query_has_no_key(dtype: torch.dtype) -> None:
     """Masked by a very negative number, all keys have the same weight: that says nothing of the scores."""
     scores = torch.full((1, 1, 2, 3), torch.finfo(dtype).min, dtype=dtype)
-    assert pooled_scores(scores, scores.softmax(-1)).item() == 0
+    assert pooled_scores(scores).item() == 0
     scores[0, 0, 0] = 2
-    assert pooled_scores(scores, scores.softmax(-1)).item() == 2
+    assert pooled_scores(scores).item() == 2
 
 
-def test_entropy_where_a_query_has_no_key() -> None:
-    weights = torch.full((1, 1, 2, 3), math.nan)
-    assert attention_entropy(weights).item() == 0
-    weights[0, 0, 0] = 1 / 3
-    assert attention_entropy(weights).item() == pytest.approx(1)
+@pytest.mark.parametrize("mask", [-math.inf, torch.finfo(torch.float32).min, -1e9, -1e4])
+def test_entropy_where_a_query_has_no_key(mask: float) -> None:
+    """It has none by whatever number its keys are masked, and does not count."""
+    scores = torch.randn(1, 1, 2, 3) + mask
+    assert attention_entropy(scores.softmax(-1), scores).item() == 0
+    scores[0, 0, 0] = 2
+    assert attention_entropy(scores.softmax(-1), scores).item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("dtype", "low"), [(torch.float16, -18), (torch.bfloat16, -110), (torch.float32, -110)])
+def test_a_key_without_weight_is_none_that_is_masked(dtype: torch.dtype, low: float) -> None:
+    """Softmaxed, the third score is 0 in this precision, as is that of the masked fourth key."""
+    scores = torch.tensor([[[[0, 0, low, torch.finfo(dtype).min]]]], dtype=dtype)
+    weights = scores.softmax(-1)
+    assert weights.flatten().tolist() == [0.5, 0.5, 0, 0]
+    assert attention_entropy(weights, scores).item() == pytest.approx(math.log(2) / math.log(3), rel=0.01)
+    assert pooled_scores(scores).item() == pytest.approx(low / 3, rel=0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,8 +14,12 @@ queries    the mean query of each head                               H * d
 weights    the paper's: constant, for comparison only                H
 ========== ========================================================= ==========
 
-Padding has no influence on the first three. The paper's mean counts padded queries and keys, as it has to in order to
-be constant: of n keys that are no padding it would be 1 / n, the length of the text.
+Padded keys have no influence on the first three, nor have queries that are known to be padding. The paper's mean counts
+both, as it has to in order to be constant: of n keys that are no padding it would be 1 / n, the length of the text.
+
+Known are the padded queries of :class:`AttentionDropout`, which is told, and those of converted self-attention, whose
+keys they are. Converted cross-attention (of ``nn.TransformerDecoderLayer`` or of a Hugging Face decoder) is given the
+padding of its keys alone: there padded queries count.
 """
 
 from __future__ import annotations
@@ -39,6 +43,10 @@ __all__ = [
     "pooled_scores",
 ]
 
+#: A key this far below a query's best one, or below 0, is masked: by -1e4, -1e9, the least number that the precision
+#: has, or -inf. A score that is meant has lost all its weight long before, in any precision.
+MASKED = 5e3
+
 
 @dataclass(frozen=True)
 class Attended:
@@ -57,20 +65,27 @@ class Attended:
     padded: Tensor | None = None
 
 
-def attention_entropy(weights: Tensor, padded: Tensor | None = None) -> Tensor:
+def attention_entropy(weights: Tensor, scores: Tensor, padded: Tensor | None = None) -> Tensor:
     """How widely each head looks, relative to looking everywhere it may: mean over queries of H(weights) / log(N_K).
 
-    N_K counts the keys with any weight; padded queries, or those without any key, are left out of the mean.
+    N_K counts the keys that are not masked, be their weights too small for the precision or not; padded queries, or
+    those without any key, are left out of the mean.
 
     Args:
         weights: (B, H, N_Q, N_K), softmaxed; NaN where a query may look at no key.
+        scores: the same before the softmax: they tell which keys are masked.
         padded: (B, N_Q), True for queries to leave out.
 
     Returns:
-        (B, H), in [0, 1].
+        (B, H), from 0 to 1 but for rounding.
+
+    Example:
+        >>> scores = torch.tensor([[[[0.0, 0.0, -200.0, -torch.inf]]]])  # three keys, one of which has no weight
+        >>> attention_entropy(scores.softmax(-1), scores)  # log(2) / log(3)
+        tensor([[0.6309]])
     """
     weights = weights.nan_to_num()
-    keys = (weights > 0).sum(-1)  # (B, H, N_Q)
+    keys = _allowed(scores).sum(-1)  # (B, H, N_Q)
     counted = keys > 0 if padded is None else (keys > 0) & ~padded[:, None, :]
     # Not torch.special.entr, whose derivative at 0 is infinite: it would make the pathwise gradient NaN.
     entropy = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log())
@@ -78,18 +93,17 @@ def attention_entropy(weights: Tensor, padded: Tensor | None = None) -> Tensor:
     return _mean(relative * counted, counted, -1)
 
 
-def pooled_scores(scores: Tensor, weights: Tensor, padded: Tensor | None = None) -> Tensor:
+def pooled_scores(scores: Tensor, padded: Tensor | None = None) -> Tensor:
     """The mean score of each head over all pairs of a query and a key that it may look at.
 
     Args:
         scores: (B, H, N_Q, N_K), before the softmax.
-        weights: after it: a pair without weight does not count, nor one that has it only because all keys are masked.
         padded: (B, N_Q), True for queries to leave out.
 
     Returns:
         (B, H).
     """
-    counted = (weights > 0) & (scores > torch.finfo(scores.dtype).min / 2)
+    counted = _allowed(scores)
     if padded is not None:
         counted = counted & ~padded[:, None, :, None]
     return _mean(scores.masked_fill(~counted, 0), counted, (-2, -1))
@@ -111,6 +125,11 @@ def pooled_queries(queries: Tensor, padded: Tensor | None = None) -> Tensor:
     return _mean(queries.masked_fill(~counted, 0), counted, 2).flatten(1)
 
 
+def _allowed(scores: Tensor) -> Tensor:
+    """Which keys each query may look at, like the scores: not by their weights, of which small ones round to 0."""
+    return scores > scores.amax(-1, keepdim=True).clamp_min(0) - MASKED
+
+
 def _mean(values: Tensor, counted: Tensor, axes: int | tuple[int, ...]) -> Tensor:
     """Of those that count, the others being 0."""
     return values.sum(axes, dtype=_precise(values)) / counted.sum(axes).clamp_min(1)
@@ -122,8 +141,8 @@ def _precise(values: Tensor) -> torch.dtype:
 
 
 CONTEXTS: dict[AttentionContext, Callable[[Attended], Tensor]] = {
-    "entropy": lambda attended: attention_entropy(attended.weights, attended.padded),
-    "scores": lambda attended: pooled_scores(attended.scores, attended.weights, attended.padded),
+    "entropy": lambda attended: attention_entropy(attended.weights, attended.scores, attended.padded),
+    "scores": lambda attended: pooled_scores(attended.scores, attended.padded),
     "queries": lambda attended: pooled_queries(attended.queries, attended.padded),
     "weights": lambda attended: attended.weights.nan_to_num().mean((-2, -1)),
 }

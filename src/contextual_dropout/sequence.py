@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from contextual_dropout.site import ContextualDropout
@@ -17,17 +18,17 @@ def pooled_positions(u: Tensor, padded: Tensor | None = None) -> Tensor:
         padded: (B, N), True where there is padding.
 
     Returns:
-        (B, C); 0 where everything is padding.
+        (B, C), in single precision at least; 0 where everything is padding.
 
     Example:
-        >>> import torch
         >>> pooled_positions(torch.tensor([[[1.0], [2.0], [30.0]]]), torch.tensor([[False, False, True]]))
         tensor([[1.5000]])
     """
+    precise = torch.promote_types(u.dtype, torch.float32)  # sums are soon beyond what float16 has
     if padded is None:
-        return u.mean(1)
+        return u.mean(1, dtype=precise)
     counted = (~padded).unsqueeze(-1)
-    return (u * counted).sum(1) / counted.sum(1).clamp_min(1)
+    return u.masked_fill(~counted, 0).sum(1, dtype=precise) / counted.sum(1).clamp_min(1)
 
 
 class SequenceDropout(nn.Module):
