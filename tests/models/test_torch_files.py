@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -12,31 +11,7 @@ import pytest
 import torch
 
 from contextual_dropout.models.torch_files import read_torch
-
-
-class Reserve:
-    """In a pickle, so many bytes of memory."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return bytearray, (self.size,)
-
-
-def saved(content: Any, **options: Any) -> bytes:
-    file = io.BytesIO()
-    torch.save(content, file, **options)
-    return file.getvalue()
-
-
-def packed_again(content: bytes, method: int, twice: bool = False) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(file, "w", method) as target:
-        for member in source.infolist():
-            for _ in range(1 + (twice and member.filename.endswith("/data/0"))):
-                target.writestr(member.filename, source.read(member))
-    return file.getvalue()
+from tests.models.archives import Reserve, laughing, packed_again, saved, two_faced
 
 
 def refused(path: Path, content: bytes, message: str) -> None:
@@ -60,14 +35,14 @@ def test_what_was_saved_is_read(tmp_path: Path, new: bool) -> None:
 
 
 def test_compressed_parts_are_not_inflated(tmp_path: Path) -> None:
-    content = packed_again(saved({"a": torch.zeros(10**6)}), zipfile.ZIP_DEFLATED)
+    content = packed_again(saved({"a": torch.zeros(10**6)}))
     assert len(content) < 10**5
     refused(tmp_path / "f", content, "compressed, or overlap")
 
 
 @pytest.mark.parametrize("new", [True, False])
 def test_memory_that_a_pickle_asks_for_is_not_given(tmp_path: Path, new: bool) -> None:
-    refused(tmp_path / "f", saved(Reserve(10**9), _use_new_zipfile_serialization=new), "a bytearray")
+    refused(tmp_path / "f", saved(Reserve(), _use_new_zipfile_serialization=new), "a bytearray")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -80,4 +55,41 @@ def test_a_part_twice_is_refused(tmp_path: Path) -> None:
 def test_a_wrong_checksum_is_noticed(tmp_path: Path) -> None:
     content = saved({"a": torch.ones(100)})
     at = content.index(torch.ones(100).numpy().tobytes())
-    refused(tmp_path / "f", content[:at] + b"\x01" + content[at + 1 :], "the checksum of .*data/0 is wrong")
+    refused(tmp_path / "f", content[:at] + b"\x01" + content[at + 1 :], "Bad CRC-32 for file .*data/0")
+
+
+def test_what_torch_would_find_elsewhere_in_the_file_is_not_read(tmp_path: Path) -> None:
+    content = two_faced(shown={"a": torch.ones(1)}, hidden={"a": torch.zeros(10**6)})
+    (tmp_path / "f").write_bytes(content)
+    assert len(content) < 10**4
+    assert torch.load(tmp_path / "f", weights_only=True)["a"].shape == (10**6,)
+    assert torch.equal(read_torch(tmp_path / "f")["a"], torch.ones(1))
+
+
+def contains_itself() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("new", [True, False])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (laughing(), r"bytes stand for \d{13} values"),
+        ({(1, 2): {"a": tuple(laughing())}}, r"bytes stand for \d{13} values"),
+        (torch.zeros(1).expand(10**12), "bytes stand for 1000000000000 values"),
+        (contains_itself(), "contains itself"),
+    ],
+)
+def test_a_few_bytes_that_stand_for_many_values_are_refused(
+    tmp_path: Path, content: Any, message: str, new: bool
+) -> None:
+    """Whoever copies or shows them would never come to an end."""
+    refused(tmp_path / "f", saved(content, _use_new_zipfile_serialization=new), message)
+
+
+def test_values_that_are_shared_are_read(tmp_path: Path) -> None:
+    weight = torch.arange(1000.0)
+    torch.save({"weight": weight, "tied": weight, "again": weight.view(10, 100)}, tmp_path / "f")
+    assert torch.equal(read_torch(tmp_path / "f")["tied"], weight)

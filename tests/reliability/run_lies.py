@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from contextual_dropout.experiments.networks import FILE
+from tests.models.archives import Reserve, laughing, packed_again, saved, two_faced
 from tests.reliability.data_lies import Lies
 from tests.reliability.mutations import in_safetensors, in_zip
 from tests.reliability.run_loaders import CONFIG, network_file, sites_file
 
 DEEP = {"side": 32, "patch": 4, "hidden": 8, "layers": 10**9, "heads": 2}
-
-
-class Reserve:
-    """In a pickle, a gigabyte of memory."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return bytearray, (10**9,)
-
-
-def saved(content: Any, **options: Any) -> bytes:
-    file = io.BytesIO()
-    torch.save(content, file, **options)
-    return file.getvalue()
-
-
-def deflated(content: bytes) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
-        for member in source.infolist():
-            target.writestr(member.filename, source.read(member))
-    return file.getvalue()
 
 
 def stretched() -> bytes:
@@ -90,14 +68,23 @@ QUICK: Lies = {
     "a record of a million brackets": ("record", lambda: {RECORD: b"[" * 10**6}),
     "a record with a number of 10,000 digits": ("record", lambda: {RECORD: b"9" * 10_000}),
     "a checkpoint that asks for 1 GB": ("checkpoint", lambda: {"f": saved({"digest": Reserve()})}),
-    "a checkpoint that unpacks to 400 MB": ("checkpoint", lambda: {"f": deflated(saved(torch.zeros(10**8)))}),
+    "a checkpoint that unpacks to 400 MB": ("checkpoint", lambda: {"f": packed_again(saved(torch.zeros(10**8)))}),
     "a checkpoint of a billion numbers": ("checkpoint", lambda: {"f": stretched()}),
+    "a checkpoint in which torch would find 400 MB": (
+        "checkpoint",
+        lambda: {"f": two_faced(shown={"a": torch.zeros(1)}, hidden={"digest": torch.zeros(10**8)})},
+    ),
+    "a checkpoint of a million million values": ("checkpoint", lambda: {"f": saved({"digest": laughing()})}),
+    "weights in which torch would find 400 MB": (
+        "weights",
+        lambda: {"f.pth": two_faced(shown={"a": torch.zeros(1)}, hidden={"a": torch.zeros(10**8)})},
+    ),
     "weights that ask for 1 GB": ("weights", lambda: {"f.pth": saved(Reserve())}),
     "weights of before 2020 that ask for 1 GB": (
         "weights",
         lambda: {"f.pt": saved(Reserve(), _use_new_zipfile_serialization=False)},
     ),
-    "weights that unpack to 400 MB": ("weights", lambda: {"f.pth": deflated(saved(torch.zeros(10**8)))}),
+    "weights that unpack to 400 MB": ("weights", lambda: {"f.pth": packed_again(saved(torch.zeros(10**8)))}),
     "a safetensors header of 8 EB": ("weights", lambda: {"f.safetensors": (2**63).to_bytes(8, "little") + b"{}"}),
     "a network of 2 GB": ("network", network(config={"hidden": [20_000, 20_000]})),
     "a network of 3,000 layers": ("network", network(config={"hidden": [4] * 3000})),

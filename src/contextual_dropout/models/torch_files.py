@@ -1,21 +1,30 @@
 """What ``torch.save`` wrote, from files that nobody has to trust: tensors and plain values, and no more than there is.
 
 ``torch.load(weights_only=True)`` runs no code of a file. But it does not look at checksums, inflates what is compressed
-without a limit, and lets a pickle ask for a ``bytearray`` of any size; all of that is refused here beforehand.
+without a limit, finds other parts in a crafted archive than Python does, lets a pickle ask for a ``bytearray`` of any
+size, and lets a few bytes stand for any number of values. So it is given an archive that is packed here, of parts that
+were looked at, and what it gives back is counted.
 """
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import warnings
 import zipfile
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-__all__ = ["read_torch"]
+__all__ = ["VALUES_PER_BYTE", "read_torch"]
+
+#: Files of more values, wherever one stands or is repeated by a stride of 0, are refused; a value takes a byte or more.
+VALUES_PER_BYTE = 4
 
 
 def read_torch(path: str | os.PathLike[str]) -> Any:
@@ -35,20 +44,42 @@ def read_torch(path: str | os.PathLike[str]) -> Any:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b"bytearray") >= 0:
             raise ValueError("it asks for memory of its own, a bytearray, which no tensor needs")
-    if zipfile.is_zipfile(path):  # what torch wrote before version 1.6 is not
-        _check_archive(path)
+        size, archive = len(content), content[:4] == b"PK\3\4"  # by which torch tells it, too
+    source = _packed_anew(path, size) if archive else path  # what torch wrote before version 1.6 is none
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch warns of (a TorchScript archive), it refuses right after
-        return torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(source, map_location="cpu", weights_only=True)
+    if (values := _count(state, {})) > VALUES_PER_BYTE * size:
+        raise ValueError(f"its {size} bytes stand for {values} values, more than {VALUES_PER_BYTE} each")
+    return state
 
 
-def _check_archive(path: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
+def _packed_anew(path: Path, size: int) -> io.BytesIO:
+    """An archive of the same parts and nothing else: two readers may not find the same in a crafted one."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(packed, "w") as target:
         members = archive.infolist()
         if len({member.filename for member in members}) != len(members):
             raise zipfile.BadZipFile("it has two parts of the same name")
         stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-        if not stored or sum(member.file_size for member in members) > path.stat().st_size:
+        if not stored or sum(member.file_size for member in members) > size:
             raise zipfile.BadZipFile("its parts are compressed, or overlap, as torch never writes them")
-        if damaged := archive.testzip():
-            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
+        for member in members:
+            target.writestr(member.filename, archive.read(member))  # of which it compares the checksum
+    packed.seek(0)
+    return packed
+
+
+def _count(value: Any, known: dict[int, int]) -> int:
+    """How many values it stands for, what is shared being counted wherever it stands."""
+    if isinstance(value, Tensor):
+        return value.numel()
+    if not isinstance(value, dict | list | tuple | set | frozenset):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 0
+        parts: Iterable[Any] = chain.from_iterable(value.items()) if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_count(part, known) for part in parts)
+    if not known[id(value)]:
+        raise ValueError("it has a value that contains itself")
+    return known[id(value)]
