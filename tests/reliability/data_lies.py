@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
+from tests.data.scans import drawn_over
 from tests.data.vqa.files import picture
 from tests.reliability.data_loaders import EASY, SHAPES
 from tests.reliability.mutations import tar_of
@@ -99,6 +100,7 @@ QUICK: Lies = {
     "a gzip stream of 300 MB": ("idx", lambda: {"f": gzip.compress(idx(1000) + bytes(300_000_000), 1)}),
     "a PNG of 4 billion pixels": ("image", lambda: {"f": png(65_535, 65_535)}),
     "a PNG of 64 million pixels that ends early": ("image", lambda: {"f": png(8000, 8000)}),
+    "a JPEG of 20,000 scans": ("image", lambda: {"f": drawn_over(20_000, (2000, 2000))}),
     "a tar member of 1 TB": ("tar archive", lambda: {"f": declaring(2**40)}),
     "a chain of 3,000 long names": ("tar archive", lambda: {"f": chain(tarfile.GNUTYPE_LONGNAME, 3000)}),
     "a chain of 3,000 extended headers": ("tar archive", lambda: {"f": chain(tarfile.XHDTYPE, 3000)}),

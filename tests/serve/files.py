@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tests.data.scans import drawn_over
+
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     file = io.BytesIO()
@@ -75,5 +77,6 @@ HOSTILE = {
     "a bomb": (declaring(60_000, 60_000), 413),
     "more than memory": (declaring(2**31 - 1, 2**31 - 1), 413),
     "a very long line": (declaring(20_000, 1), 413),
+    "5,000 scans": (drawn_over(5000), 415),
     "no height": (declaring(100, 0), 415),
 }

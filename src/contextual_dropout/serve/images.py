@@ -9,6 +9,7 @@ import torch
 from PIL import Image, ImageFilter, ImageOps
 from torch import Tensor
 
+from contextual_dropout.data.decode import check_scans
 from contextual_dropout.serve.errors import Refusal
 from contextual_dropout.serve.frames import SCALE, Frame, Pixels, pixels_of, settle, slope
 
@@ -28,9 +29,10 @@ def open_image(content: bytes) -> Image.Image:
     """Decode a file: upright, RGB, on white where it is transparent.
 
     Raises:
-        Refusal: it is no image, damaged, of another format, or of absurd size.
+        Refusal: it is no image, damaged, of another format, or of absurd size or length.
     """
     try:
+        check_scans(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             _check_size(*image.size)
             image.thumbnail((ENOUGH, ENOUGH))  # a JPEG file is decoded at about this size from the first

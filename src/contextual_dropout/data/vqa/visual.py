@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contextual_dropout.data.decode import MAX_PIXELS
+from contextual_dropout.data.decode import MAX_PIXELS, check_scans
 from contextual_dropout.data.errors import DataError
 from contextual_dropout.data.vqa.answers import ANSWER_TYPES, answer_type
 
@@ -83,6 +83,7 @@ def decode_whole(content: bytes | memoryview, name: str) -> Tensor:
     except ImportError as error:
         raise DataError("images are decoded by Pillow, which is not installed: pip install pillow") from error
     try:
+        check_scans(content)
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"it declares {image.width} by {image.height} pixels, more than {MAX_PIXELS} in all")
