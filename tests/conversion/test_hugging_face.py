@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from transformers import (
+    BartConfig,
+    BartForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
     DistilBertConfig,
@@ -18,6 +20,8 @@ from transformers import (
     DPTModel,
     GPT2Config,
     GPT2ForSequenceClassification,
+    GptOssConfig,
+    GptOssModel,
     LlamaConfig,
     LlamaForSequenceClassification,
     PersimmonConfig,
@@ -32,7 +36,7 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import contextual_dropout as cd
-from contextual_dropout.conversion.hugging_face import IMPLEMENTATION
+from contextual_dropout.conversion.hugging_face import IMPLEMENTATION, is_attention
 
 #: Rates of 0 are part of these models.
 pytestmark = pytest.mark.filterwarnings("ignore::contextual_dropout.ConversionWarning")
@@ -75,7 +79,18 @@ def llama() -> tuple[nn.Module, dict[str, Tensor]]:
     return LlamaForSequenceClassification(config), tokens()
 
 
-MODELS: list[Callable[[], tuple[nn.Module, dict[str, Tensor]]]] = [bert, vit, distilbert, gpt2, llama]
+def bart() -> tuple[nn.Module, dict[str, Tensor]]:
+    """Three kinds of attention: in the encoder, in the decoder, and from this to that."""
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    config = BartConfig(vocab_size=50, num_labels=3, dropout=0.0, attention_dropout=0.3, **sizes, **heads)
+    inputs = tokens()
+    inputs["input_ids"][inputs["input_ids"] == config.eos_token_id] = 5
+    inputs["input_ids"][:, 3] = config.eos_token_id  # it classifies by the last of these, and there must be one
+    return BartForSequenceClassification(config), inputs
+
+
+MODELS: list[Callable[[], tuple[nn.Module, dict[str, Tensor]]]] = [bert, vit, distilbert, gpt2, llama, bart]
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -87,7 +102,7 @@ def test_attention_dropout_alone(build: Callable[[], tuple[Any, dict[str, Tensor
     with torch.no_grad():
         expected = model(**inputs).logits
     cd.contextualize(model, example=inputs)
-    assert [site.features for site in cd.sites(model).values()] == [4, 4]
+    assert [site.features for site in cd.sites(model).values()] == [4] * sum(map(is_attention, model.modules()))
     with torch.no_grad():
         torch.testing.assert_close(model(**inputs).logits, expected, atol=1e-6, rtol=1e-5)
         result = cd.probe(model, **inputs)
@@ -115,7 +130,7 @@ def test_different_inputs_have_different_rates_at_every_site(
             parameter.data *= 10  # new networks look everywhere alike
     cd.contextualize(model.eval(), example=inputs, temperature=1.0, initialisation="he")
     keep = cd.keep_probabilities(model, **inputs)
-    assert len(keep) == 2
+    assert len(keep) >= 2
     for each in keep.values():
         assert min((each[i] - each[j]).abs().max() for i, j in ((0, 1), (0, 2), (1, 2))) > 1e-4
 
@@ -136,6 +151,17 @@ def test_rates_have_many_names(build: Callable[[], nn.Module]) -> None:
     model = cd.contextualize(build())
     attention = [site for name, site in cd.sites(model).items() if name.endswith("contextual_dropout")]
     assert [round(1 - site.prior_keep_probability.item(), 3) for site in attention] == [0.3, 0.3]
+
+
+@pytest.mark.parametrize("kind", ["entropy", "scores", "queries"])
+def test_a_sink_is_no_key(kind: str) -> None:
+    """These models softmax one score more than there are keys."""
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "head_dim": 4, "num_key_value_heads": 2}
+    model = GptOssModel(GptOssConfig(vocab_size=50, attention_dropout=0.3, **SIZES, **experts))
+    inputs = tokens()
+    cd.contextualize(model.eval(), example=inputs, attention_context=kind)
+    for keep in cd.keep_probabilities(model, **inputs).values():
+        assert keep.shape == (3, 4)
 
 
 class RenamedAttention(nn.Module):
@@ -178,6 +204,23 @@ def test_padding_of_a_shorter_text_changes_nothing(kind: str) -> None:
     torch.testing.assert_close(long, short)
     keep = next(iter(cd.keep_probabilities(model, input_ids=ids).values()))
     assert (keep[0] - keep[1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["entropy", "scores", "queries"])
+def test_padding_of_the_encoder_is_none_of_the_decoder(kind: str) -> None:
+    """A decoder as long as the padded text: all of its queries count, in cross-attention too."""
+    torch.manual_seed(0)
+    model, inputs = bart()
+    for name, parameter in model.named_parameters():
+        if "q_proj.weight" in name or "k_proj.weight" in name:
+            parameter.data *= 50
+    cd.contextualize(model.eval(), example=inputs, attention_context=kind, temperature=1.0, initialisation="he")
+    ids = inputs["input_ids"]
+    mask = torch.tensor([[1] * 4 + [0] * 3] * 3)
+    with torch.no_grad():
+        short = model.model(input_ids=ids[:, :4], decoder_input_ids=ids).last_hidden_state
+        long = model.model(input_ids=ids, attention_mask=mask, decoder_input_ids=ids).last_hidden_state
+    torch.testing.assert_close(long, short)
 
 
 def test_the_layer_that_only_keeps_a_rate_stands_for_its_attention() -> None:

@@ -26,6 +26,10 @@ __all__ = ["IMPLEMENTATION", "attention_drop_rate", "is_attention", "rate_holder
 IMPLEMENTATION = "contextual_dropout"
 #: The attributes under which an attention module has its site and remembers the implementation that was used before.
 SITE, BEFORE = "contextual_dropout", "contextual_dropout_before"
+#: Those for the hook that tells cross- from self-attention, and for what it found in the last call.
+HOOK, CROSS = "contextual_dropout_hook", "contextual_dropout_cross"
+#: What attention modules call a sequence to attend to that is not their own.
+OTHERS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 #: Under which of these names attention modules, or else their configurations, have the rate of the dropout on the
 #: weights, as a number or in a dropout layer; that which may mean another dropout comes last.
 RATES = (
@@ -78,16 +82,25 @@ def use_site(model: nn.Module, module: nn.Module, site: nn.Module) -> None:
     before = next((vars(other)[BEFORE] for other in siblings if BEFORE in vars(other)), None)
     vars(module)[BEFORE] = before or module.config._attn_implementation  # type: ignore[union-attr]
     module.config._attn_implementation_internal = IMPLEMENTATION  # type: ignore[union-attr]
+    vars(module)[HOOK] = module.register_forward_pre_hook(_note_cross_attention, with_kwargs=True)
     module.add_module(SITE, site)
 
 
 def remove_site(model: nn.Module, module: nn.Module) -> None:
     """Undo :func:`use_site`; the model has its old attention when the last site is gone."""
     delattr(module, SITE)
+    vars(module).pop(HOOK).remove()
+    vars(module).pop(CROSS, None)
     before = vars(module).pop(BEFORE)
     config: Any = module.config
     if not any(BEFORE in vars(other) for other in model.modules() if getattr(other, "config", None) is config):
         config._attn_implementation_internal = before
+
+
+def _note_cross_attention(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether this call attends to another sequence: what the attention interface is given does not say."""
+    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    vars(module)[CROSS] = any(given.get(name) is not None for name in OTHERS)
 
 
 def contextual_attention(
@@ -108,7 +121,8 @@ def contextual_attention(
     if not isinstance(site, ContextualDropout):
         result: tuple[Tensor, Tensor | None] = eager(module, query, key, value, attention_mask, **options)
         return result
-    with _InPlaceOfDropout(site, query, _padded(attention_mask, query.shape[-2])) as mode:
+    padded = None if vars(module).get(CROSS) else _padded(attention_mask, query.shape[-2])
+    with _InPlaceOfDropout(site, query, padded) as mode:
         result = eager(module, query, key, value, attention_mask, **options)
     if not mode.calls:
         raise RuntimeError(
@@ -135,7 +149,8 @@ class _InPlaceOfDropout(TorchFunctionMode):
             return func(*args, **kwargs)
         self.calls += 1
         weights = args[0] if args else kwargs["input"]
-        return masked_attention(self.site, Attended(weights, self.scores, self.queries, self.padded))
+        scores = self.scores[..., : weights.shape[-1]]  # some models softmax a sink with the keys, and cut it off
+        return masked_attention(self.site, Attended(weights, scores, self.queries, self.padded))
 
 
 def _padded(mask: Tensor | None, queries: int) -> Tensor | None:
