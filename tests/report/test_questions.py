@@ -6,6 +6,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from contextual_dropout.data.vqa import answer_accuracy, capped
 from contextual_dropout.prediction import Prediction
 from contextual_dropout.report.figures.questions import COLOURS, Asked, questions, verdict
 
@@ -20,6 +21,19 @@ def test_the_rule_of_the_paper(humans: list[str], words: list[str]) -> None:
     """Certain and accurate is best only where there is an answer to be certain of."""
     cases = [(1.0, True), (1.0, False), (0.0, False), (0.0, True)]
     assert [verdict(accuracy, certain, humans) for accuracy, certain in cases] == words
+
+
+def test_spellings_of_one_answer_are_one() -> None:
+    """Four of six people say two; as they wrote it, no answer has more than a third."""
+    humans = ["2", "two", "Two.", "2", "three", "four"]
+    assert verdict(1.0, True, humans) == "good"
+    assert verdict(1.0, True, [*humans, "five", "six", "seven"]) == "average"
+
+
+@pytest.mark.parametrize(("people", "word"), [(1, "bad"), (2, "good")])
+def test_two_people_of_ten_make_an_answer_accurate(people: int, word: str) -> None:
+    humans = ["red"] * 8 + ["pink"] * people + ["rose"] * (2 - people)
+    assert verdict(answer_accuracy("pink", humans, capped), True, humans) == word
 
 
 def panels(rows: list[int]) -> tuple[Figure, dict[str, Prediction], Asked]:

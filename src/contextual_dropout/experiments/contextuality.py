@@ -94,7 +94,7 @@ def drop_probabilities(
 ) -> dict[str, Any]:
     """Quantiles over samples of the mean drop probability of each site: all, right and wrong, and by class.
 
-    A soft answer is right if half of the people or more gave it; it has no class.
+    A soft answer is right if its accuracy is 0.5 or more, and has no class: min(n / 3, 1) is, if two people gave it.
     """
     keep = _drawn(model, x, seed)
     right = task_named(task).accuracy(predicted, labels) >= 0.5

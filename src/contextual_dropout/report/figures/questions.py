@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from contextual_dropout.data.vqa import normalized
 from contextual_dropout.prediction import Classification
 from contextual_dropout.report.figures.panels import picture
 from contextual_dropout.report.figures.style import WIDTH
@@ -48,15 +49,25 @@ class Asked:
 
 
 def verdict(accuracy: float, certain: bool, humans: Sequence[str]) -> str:
-    """Good, average or bad. An answer is accurate, and a question clear, if at least half of the people say so.
+    """Good, average or bad, where the paper judged by hand.
+
+    An answer is accurate if its accuracy is at least 0.5: of min(n / 3, 1), if two people of ten gave it. A question is
+    clear if at least half of the people gave one and the same answer, normalised.
+
+    Args:
+        accuracy: of the method's answer, in [0, 1].
+        certain: whether the method is.
+        humans: the answers of the people.
 
     Example:
         >>> verdict(1.0, True, ["red"]), verdict(1.0, True, ["red", "pink", "rose"])
         ('good', 'average')
         >>> verdict(0.3, False, ["red"]), verdict(0.0, True, ["red"])
         ('average', 'bad')
+        >>> verdict(1.0, True, ["2", "two", "Two.", "three"])
+        'good'
     """
-    clear = 2 * max(Counter(humans).values()) >= len(humans)
+    clear = 2 * max(Counter(normalized(humans)).values()) >= len(humans)
     return (CLEAR if clear else UNCLEAR)[accuracy >= 0.5, certain]
 
 

@@ -24,7 +24,7 @@ KINDS = {"uncertain": "Most uncertain", "certain": "Most certain", "wrong": "Wro
 FIRST, OF_CLASSES = 12, 40
 #: Cards of a gallery: where there are many methods, each has fewer.
 CARDS = 2_500
-#: An answer is right if at least half of the people gave it.
+#: An answer is right if its accuracy is at least this: min(n / 3, 1) is, if two people gave it.
 RIGHT = 0.5
 _QUARTERS = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], dtype=torch.float64)
 
