@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import torch
 
 from contextual_dropout.experiments import ensembles
 from contextual_dropout.experiments.ensembles import ensemble_records
-from contextual_dropout.experiments.errors import Busy
-from contextual_dropout.experiments.files import locked
+from contextual_dropout.experiments.errors import Busy, ExperimentError
+from contextual_dropout.experiments.files import locked, read_json
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.experiments.run import run
 from tests.experiments.tiny import folders, tiny
@@ -55,3 +56,36 @@ def test_of_many_networks_some_ensembles_count() -> None:
 def test_where_nothing_was_kept_nothing_is_made(tmp_path: Path) -> None:
     assert ensemble_records([tiny()], folders(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_predictions_that_are_gone_are_made_again_by_the_networks(tmp_path: Path) -> None:
+    """Half the digits are enough for the same figures to a hundredth of a nat, and nearly always the same labels."""
+    results = Results(tmp_path / "records", tmp_path / "work", tmp_path / "networks")
+    configs = [tiny(seed=seed, epochs=2) for seed in (0, 1)]
+    for config in configs:
+        run(config, results)
+    record = results.path(configs[0]).with_name("ensemble.json")
+    assert ensemble_records(configs, results) == ["tiny/noisy/contextual"]
+    kept = read_json(record)
+    whole, half = results.work / configs[0].name / "model.safetensors", results.network(configs[0])
+    assert half is not None
+    assert half.stat().st_size < 0.8 * whole.stat().st_size
+    shutil.rmtree(results.work)
+    assert ensemble_records(configs, Results(results.records, results.work)) == []  # no networks are looked for
+    assert ensemble_records(configs, results) == ["tiny/noisy/contextual"]
+    again = read_json(record)
+    assert again["seeds"] == kept["seeds"] == [0, 1]
+    for size in ("1", "2"):
+        before, after = kept["members"][size], again["members"][size]
+        assert after["subsets"] == before["subsets"]
+        assert after["accuracy"] == pytest.approx(before["accuracy"], abs=2.0)  # of 64 images
+        assert after["log_likelihood"] == pytest.approx(before["log_likelihood"], abs=0.01)
+
+
+def test_a_network_of_another_configuration_is_no_member(tmp_path: Path) -> None:
+    results = Results(tmp_path / "records", tmp_path / "work", tmp_path / "networks")
+    run(tiny(epochs=1), results)
+    shutil.rmtree(results.work)
+    run(tiny(epochs=2), Results(results.records, tmp_path / "other"))
+    with pytest.raises(ExperimentError, match="another configuration"):
+        ensemble_records([tiny(epochs=2)], results)

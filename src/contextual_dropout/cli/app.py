@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from contextual_dropout.cli.options import DataDirectory, Preset, Processes, Records, Work, parse_assignments
+from contextual_dropout.cli.options import DataDirectory, Networks, Preset, Processes, Records, Work, parse_assignments
 
 if TYPE_CHECKING:
     from contextual_dropout.experiments.results import Results
@@ -68,6 +68,7 @@ def run(
     ] = None,
     records: Records = Path("experiments/results"),
     work: Work = Path("runs"),
+    networks: Networks = None,
     data: DataDirectory = None,
 ) -> None:
     """Do one run: train, evaluate, write its record.
@@ -84,7 +85,7 @@ def run(
     config = loaded.run(setting, method, seed, preset or next(iter(loaded.presets)), **changes)
     if changes:  # beside the records of the configuration, not in their place
         config = dataclasses.replace(config, method=f"{method}@{config.digest[:6]}")
-    results = Results(records, work)
+    results = Results(records, work, networks)
     with Bars(console) as bars:
         failures = sweep([config], results, data_directory=data, watcher=bars)
     if failures:
@@ -102,6 +103,7 @@ def reproduce(
     processes: Processes = None,
     records: Records = Path("experiments/results"),
     work: Work = Path("runs"),
+    networks: Networks = None,
     page: Annotated[
         Path | None, typer.Option(help="The page to write; RESULTS-<experiment>.md beside the records without it.")
     ] = None,
@@ -130,7 +132,7 @@ def reproduce(
         from contextual_dropout.experiments.cluster import cluster_sweep, executor_for
     loaded = load_experiment(experiment)
     configs = list(loaded.runs(preset or next(iter(loaded.presets))))
-    results = Results(records, work)
+    results = Results(records, work, networks)
     with Bars(console) as bars:
         if cluster is None:
             failures = sweep(configs, results, processes=processes or _at_a_time(), data_directory=data, watcher=bars)
@@ -141,7 +143,9 @@ def reproduce(
     ensembles = ensemble_records(configs, results, data)
     groups = len({(config.setting, config.method) for config in configs})
     if len(ensembles) < groups:
-        console.print(f"ensembles: {groups - len(ensembles)} of {groups} left out, their predictions are not in {work}")
+        console.print(
+            f"ensembles: {groups - len(ensembles)} of {groups} left out, their predictions are not in {work}, nor networks to track"
+        )
     _write_page(results, configs[0].experiment, page)
     if failures:
         console.print(f"[red]{len(failures)} of {len(configs)} runs failed[/red]; the same command tries them again")

@@ -10,7 +10,7 @@ import typer
 from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.experiments.yaml_files import parse_yaml
 
-__all__ = ["DataDirectory", "Preset", "Processes", "Records", "Work", "parse_assignments"]
+__all__ = ["DataDirectory", "Networks", "Preset", "Processes", "Records", "Work", "parse_assignments"]
 
 Preset = Annotated[
     str | None, typer.Option(help="How much: see `contextual-dropout list`; the first there without it.")
@@ -18,6 +18,13 @@ Preset = Annotated[
 Processes = Annotated[int | None, typer.Option(help="Runs side by side, one thread each; all cores without it.", min=1)]
 Records = Annotated[Path, typer.Option(help="Folder of the records, one JSON file per run.")]
 Work = Annotated[Path, typer.Option(help="Folder of checkpoints, networks and predictions.")]
+Networks = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for trained networks in half precision, small enough to track: ensembles are made of these where "
+        "predictions are missing. None are kept without it."
+    ),
+]
 DataDirectory = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the data sets; else CONTEXTUAL_DROPOUT_DATA, the cache, or a download."),

@@ -1,4 +1,4 @@
-"""Deep ensembles of trained runs, from the predictions that they kept."""
+"""Deep ensembles of trained runs, from the predictions that they kept, or from their networks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.evaluation import averaged, figures, noise_name
-from contextual_dropout.experiments.examples import load_examples
+from contextual_dropout.experiments.errors import ExperimentError
+from contextual_dropout.experiments.evaluation import averaged, figures, noise_name, noisy_inputs, sampled
+from contextual_dropout.experiments.examples import Examples, load_examples
+from contextual_dropout.experiments.networks import load_network
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.prediction import MultilabelPrediction, Prediction
 
@@ -28,11 +30,13 @@ _FIGURES = ("accuracy", "log_likelihood", "calibration_error")
 
 
 def ensemble_records(configs: Iterable[RunConfig], results: Results, data_directory: Any = None) -> list[str]:
-    """Write ``ensemble.json`` beside the records of every setting and method whose runs kept their predictions.
+    """Write ``ensemble.json`` beside the records of every setting and method whose predictions can be had.
+
+    Predictions that a run did not keep are made again by its tracked network, if there is one.
 
     Args:
         configs: the runs; those of one setting and method are the members.
-        results: where records and predictions are.
+        results: where records, predictions and tracked networks are.
         data_directory: where the data are, if not in the usual places.
 
     Returns:
@@ -40,7 +44,7 @@ def ensemble_records(configs: Iterable[RunConfig], results: Results, data_direct
     """
     written = []
     for name, group in itertools.groupby(sorted(configs, key=_group), key=_group):
-        if not (results.work / name).exists():
+        if not any((folder / name).exists() for folder in (results.work, results.networks) if folder is not None):
             continue
         with results.locked(name, PATIENCE):  # else one that saw fewer runs might write last
             if _write_record(list(group), results, data_directory):
@@ -51,26 +55,44 @@ def ensemble_records(configs: Iterable[RunConfig], results: Results, data_direct
 def _write_record(configs: list[RunConfig], results: Results, data_directory: Any) -> bool:
     """That of one setting and method; whether there was anything to write."""
     done = [config for config in configs if results.read(config) is not None]
-    found = {config.seed: results.predictions(config) for config in done}
-    kept = {seed: predictions for seed, predictions in found.items() if predictions is not None}
-    if not kept:
+    if not done:
         return False
     config = done[0]
-    targets = load_examples(config, data_directory).test_y
-    noise = noise_name(config.noise_sd)
-    draws = [key for key in next(iter(kept.values())) if key.startswith(f"{noise}/")]
-    members = [[predictions[draw].samples for draw in draws] for predictions in kept.values()]
-    sizes = range(1, len(kept) + 1)
+    examples = load_examples(config, data_directory)
+    found = {config.seed: _samples(config, results, examples) for config in done}
+    kept = {seed: samples for seed, samples in found.items() if samples is not None}
+    if not kept:
+        return False
+    members, sizes = list(kept.values()), range(1, len(kept) + 1)
     results.write_ensemble(
         config,
         {
-            "noise": noise,
+            "noise": noise_name(config.noise_sd),
             "total_samples": config.samples,
             "seeds": list(kept),
-            "members": {str(size): _of_size(members, size, targets, config.task) for size in sizes},
+            "members": {str(size): _of_size(members, size, examples.test_y, config.task) for size in sizes},
         },
     )
     return True
+
+
+def _samples(config: RunConfig, results: Results, examples: Examples) -> list[Tensor] | None:
+    """(K, N, C) for every draw of the run's own noise, as they were kept, or as its tracked network gives them again.
+
+    The network has half the digits; its masks are drawn of the same seeds. None where there is neither.
+    """
+    kept = results.predictions(config)
+    if kept is not None:
+        own = f"{noise_name(config.noise_sd)}/"
+        return [prediction.samples for name, prediction in kept.items() if name.startswith(own)]
+    path = results.network(config)
+    if path is None or not path.exists():
+        return None
+    model, trained, _ = load_network(path)
+    if trained.digest != config.digest:
+        raise ExperimentError(f"{path} is of another configuration than the record of {config.name}: delete it")
+    inputs = enumerate(noisy_inputs(examples.test_x, config.noise_sd, config))
+    return [sampled(model, x, config, draw, examples.test_beside).samples for draw, x in inputs]
 
 
 def ensemble(members: list[Tensor]) -> Tensor:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -30,11 +31,29 @@ SLACK = 8
 
 
 def save_network(
-    directory: Path, model: nn.Module, config: RunConfig, shape: tuple[int, ...], classes: tuple[str, ...]
+    path: Path,
+    model: nn.Module,
+    config: RunConfig,
+    shape: tuple[int, ...],
+    classes: tuple[str, ...],
+    dtype: torch.dtype | None = None,
 ) -> None:
-    """Write ``model.safetensors``, with the configuration in its metadata."""
+    """Write a network, with the configuration in its metadata.
+
+    Args:
+        path: of the file, or the folder for ``model.safetensors``.
+        model: the network.
+        config: of its run.
+        shape: of one input.
+        classes: their names.
+        dtype: of the numbers in the file, such as ``torch.float16`` for half its size; as they are without it.
+    """
     metadata = {"config": json.dumps(config.to_dict()), "shape": json.dumps(shape), "classes": json.dumps(classes)}
-    write_tensors(directory / FILE, {name: value.contiguous() for name, value in model.state_dict().items()}, metadata)
+    state = {
+        name: value.to(dtype if value.is_floating_point() else None).contiguous()
+        for name, value in model.state_dict().items()
+    }
+    write_tensors(_file(path), state, metadata)
 
 
 def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]]:
@@ -48,7 +67,7 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
     Raises:
         ExperimentError: there is no such file, or it is not one of a network.
     """
-    path = directory if directory.suffix == ".safetensors" else directory / FILE
+    path = _file(directory)
     if not path.exists():
         raise ExperimentError(f"there is no trained network {path}: finish the run first (contextual-dropout run)")
     try:
@@ -66,9 +85,12 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
 
 def input_shape(directory: Path) -> tuple[int, ...]:
     """Of one input of the network that :func:`load_network` loads."""
-    path = directory if directory.suffix == ".safetensors" else directory / FILE
-    with safe_open(path, framework="pt") as file:
+    with safe_open(_file(directory), framework="pt") as file:
         return tuple(json.loads(file.metadata()["shape"]))
+
+
+def _file(path: Path) -> Path:
+    return path if path.suffix == ".safetensors" else path / FILE
 
 
 def _described(metadata: dict[str, str]) -> tuple[RunConfig, tuple[int, ...], tuple[str, ...]]:

@@ -38,14 +38,21 @@ class Results:
     Args:
         records: of JSON files, experiment/setting/method/seed-n.json.
         work: of everything else, in folders of the same names.
+        networks: a third one, of trained networks in half precision that are small enough to track: of these the
+            predictions of a run can be made again where they were not kept. None: no networks are kept so.
     """
 
     records: Path
     work: Path
+    networks: Path | None = None
 
     def path(self, config: RunConfig) -> Path:
         """The record's file."""
         return self.records / f"{config.name}.json"
+
+    def network(self, config: RunConfig) -> Path | None:
+        """The file of the run's network among those to track."""
+        return None if self.networks is None else self.networks / f"{config.name}.safetensors"
 
     @contextmanager
     def locked(self, name: str, patience: float = 0.0) -> Iterator[None]:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from contextual_dropout.conversion.convert import sites
@@ -75,8 +76,10 @@ def _begin(config: RunConfig, results: Results, stack: ExitStack) -> dict[str, A
     """Lock the run, clear away what killed processes left, and read the record if there is one."""
     directory = results.work / config.name
     stack.enter_context(results.locked(config.name))
-    for path in (results.path(config), curves_path(results, config), *(directory / name for name in FILES)):
-        remove_leftovers(path)
+    written = [results.path(config), curves_path(results, config), *(directory / name for name in FILES)]
+    for path in (*written, results.network(config)):
+        if path is not None:
+            remove_leftovers(path)
     return results.read(config)
 
 
@@ -102,7 +105,10 @@ def _measure(trained: Trained, config: RunConfig, results: Results, examples: Ex
         **evaluation,
         **_of_sites(trained.model, config, examples, predictions),
     }
-    save_network(directory, trained.model, config, tuple(examples.x.shape[1:]), examples.classes)
+    shape = tuple(examples.x.shape[1:])
+    save_network(directory, trained.model, config, shape, examples.classes)
+    if (tracked := results.network(config)) is not None:
+        save_network(tracked, trained.model, config, shape, examples.classes, torch.float16)
     results.write_predictions(config, predictions)
     write_curves(results, config, predictions[noise_name(config.noise_sd)], examples.test_y)
     results.write(config, record)
