@@ -143,9 +143,8 @@ def reproduce(
     ensembles = ensemble_records(configs, results, data)
     groups = len({(config.setting, config.method) for config in configs})
     if len(ensembles) < groups:
-        console.print(
-            f"ensembles: {groups - len(ensembles)} of {groups} left out, their predictions are not in {work}, nor networks to track"
-        )
+        missing = f"{groups - len(ensembles)} of {groups}"
+        console.print(f"ensembles: {missing} left out: no predictions in {work}, and no tracked networks (--networks)")
     _write_page(results, configs[0].experiment, page)
     if failures:
         console.print(f"[red]{len(failures)} of {len(configs)} runs failed[/red]; the same command tries them again")
