@@ -237,3 +237,19 @@ def test_a_run_on_a_processor_can_be_afforded(
     assert config.epochs * config.train_examples * seconds_per_image <= 60 * minutes
     assert config.batch_size >= 16  # smaller ones take longer an image
     assert all(milestone < config.epochs for milestone in config.optimizer["milestones"])
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 10**5000, 2**64], ids=("large", "low", "longest", "many bits"))
+@pytest.mark.parametrize("field", ["epochs", "p", "hidden", "options", "data", "split"])
+def test_numbers_beyond_all_bounds_are_refused(number: int, field: str) -> None:
+    values = {"hidden": [number], "options": {"reduction": [number]}}
+    with pytest.raises(ConfigError, match=rf"^{field} must"):
+        tiny(**{field: values.get(field, number)})
+
+
+@pytest.mark.parametrize("number", [f"0x{5000 * 'f'}", 5000 * "9", "1" + 2000 * ":1"], ids=("hex", "decimal", "time"))
+@pytest.mark.parametrize("place", ["extends: {}", "base: {{epochs: {}}}"])
+def test_numbers_of_thousands_of_digits_are_refused(tmp_path: Path, number: str, place: str) -> None:
+    (tmp_path / "some.yaml").write_text(place.format(number))
+    with pytest.raises(ConfigError, match=r"some\.yaml is no valid YAML: it has a whole number of \d{4} digits"):
+        load_experiment(tmp_path / "some.yaml")

@@ -132,6 +132,30 @@ def test_damaged_curves_are_named(tmp_path: Path, damage: str) -> None:
         read_curves(results, config)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("samples", 10**400),
+        ("samples", {"a": []}),
+        ("samples", True),
+        ("draws", 0),
+        ("constant", [0.5]),
+        ("coverage", {"a": 1}),
+        ("risk", {"entropy": 0.5}),
+        ("reliability", {}),
+        ("certain", {"predictions": [1, 2], "right": [1]}),
+        ("p_values", {"right": [[1]], "wrong": [[1]]}),
+    ],
+)
+def test_a_field_that_is_something_else_is_named(tmp_path: Path, name: str, value: Any) -> None:
+    results, config = folders(tmp_path), tiny()
+    write_curves(results, config, [predicted(0)], LABELS)
+    (path,) = results.records.rglob("*.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(ExperimentError, match=rf"seed-0\.json has no curves of a run \({name} is .*: expected "):
+        read_curves(results, config)
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Two runs of which one kept its predictions."""

@@ -181,6 +181,14 @@ OTHER_CONTENT: dict[str, Any] = {
     "a list": lambda state: state | {"model": []},
     "an epoch beyond the last": lambda state: state | {"epoch": 8},
     "no number of epochs": lambda state: state | {"epoch": "five"},
+    "no learning curve": lambda state: state | {"history": {"epoch": 3}},
+    "a learning curve of tensors": lambda state: state | {"history": [{"kl": torch.zeros(2)}]},
+    "a learning curve without numbers": lambda state: state | {"history": [{"kl": float("nan")}]},
+    "no seconds": lambda state: state | {"cpu_seconds": "five"},
+    "seconds without end": lambda state: state | {"wall_seconds": float("inf")},
+    "no commits": lambda state: state | {"commits": [[1]]},
+    "no start": lambda state: state | {"start": 3},
+    "a name of a megabyte": lambda state: state | {"model": {10**6 * "x": torch.zeros(2)}},
 }
 
 
@@ -191,8 +199,11 @@ def test_a_checkpoint_of_something_else_is_named(tmp_path: Path, change: str) ->
         run(tiny(), results, progress=stop_at(5))
     checkpoint = results.work / tiny().name / "checkpoint.pt"
     torch.save(OTHER_CONTENT[change](load_tensors(checkpoint)), checkpoint)
-    with pytest.raises(ExperimentError, match=r"checkpoint\.pt does not fit the run \(.*\): delete it to start anew$"):
+    with pytest.raises(
+        ExperimentError, match=r"checkpoint\.pt does not fit the run \(.*\): delete it to start anew$"
+    ) as caught:
         run(tiny(), results)
+    assert len(str(caught.value)) < 1000
 
 
 PLAIN: dict[str, Any] = {"conversion": "none", "options": {}, "objective": {}, "p": 0.0, "noise_sd": 0.0}

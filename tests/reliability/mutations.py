@@ -20,9 +20,12 @@ Pack = Callable[[bytes], bytes]
 #: Numbers on which programs stumble.
 EDGES = (0, 1, 2, 127, 128, 255, 256, 2**15 - 1, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1)
 FORMS = ("<B", "<H", ">H", "<I", ">I", "<Q", ">Q")
+#: Stands for a number of more digits than Python shows, or writes itself.
+LONG = "a number of 5,000 digits"
 #: What may stand in a JSON or YAML file in the place of anything else.
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1.5, 2**70, -(2**63), 1e308, float("nan"), float("inf"), "", "x", "../x", "\x00\ud800"),
+    *(10**400, -(10**400), LONG),
     *([], {}, [[]], [None], {"": None}, [0, "a", None], {"a": {"b": []}}, "9" * 50),
 )
 
@@ -112,7 +115,7 @@ def mutated_value(value: Any, chance: random.Random) -> Any:
 
 
 def as_json(value: Any) -> bytes:
-    return json.dumps(value).encode()
+    return json.dumps(value).replace(f'"{LONG}"', 5000 * "9").encode()
 
 
 def checksummed_tar(content: bytes) -> bytes:

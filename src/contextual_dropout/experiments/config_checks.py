@@ -14,6 +14,8 @@ __all__ = ["PARTS", "check_name", "check_parts", "mapping", "short", "typed"]
 PARTS = ("base", "settings", "methods", "presets")
 #: More seeds of a setting are refused.
 MAX_SEEDS = 10_000
+#: And so are whole numbers beyond this, on either side of 0.
+MAX_NUMBER = 2**63
 
 
 def check_parts(values: dict[str, Any], where: str) -> None:
@@ -55,7 +57,10 @@ def check_name(field: str, value: Any) -> None:
 
 def short(value: Any) -> str:
     """The value, or its beginning, for a message."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except ValueError:  # Python shows no whole numbers of some thousands of digits
+        shown = f"a value of type {type(value).__name__} that is too long to be shown"
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
@@ -69,8 +74,13 @@ def typed(name: str, value: Any, kind: Any) -> Any:
         return tuple(typed(name, each, element) for each in value)
     if str(kind).startswith("dict") and isinstance(value, dict):
         if not _is_plain(value):
-            raise ConfigError(f"{name} must have strings as keys, and only values that JSON has, got {short(value)}")
+            raise ConfigError(
+                f"{name} must have strings as keys, and only values that JSON has and numbers from -2**63 to 2**63, got "
+                f"{short(value)}"
+            )
         return value
+    if isinstance(value, int) and abs(value) > MAX_NUMBER:
+        raise ConfigError(f"{name} must be a number from -2**63 to 2**63, got {short(value)}")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if "float" in wanted and number and math.isfinite(value):
         return float(value)
@@ -88,9 +98,11 @@ def typed(name: str, value: Any, kind: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it can be written into a record; dates, NaN and the like cannot."""
+    """Whether it can be written into a record, and read by anybody; dates, NaN, endless numbers and the like cannot."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_plain(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, int):
+        return abs(value) <= MAX_NUMBER
+    return value is None or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))

@@ -6,7 +6,7 @@ Predictions are large and stay where the run was; their curves go wherever the r
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.config_checks import short
 from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.evaluation import noise_name
 from contextual_dropout.experiments.examples import load_examples
@@ -48,6 +49,19 @@ POINTS = 100
 THRESHOLDS = tuple(sorted({*(float(f"{10 ** (power / 4):.3g}") for power in range(-24, 1)), 0.05}))
 
 Numbers = list[float]
+#: What the fields of curves have to be, by their type.
+EXPECTED = {
+    "int": "a whole number above 0",
+    "float": "a finite number",
+    "Numbers": "a list of finite numbers",
+    "dict[str, Numbers]": "lists of finite numbers by name",
+}
+#: Of those that are tables; without p-values there are none but the first.
+COLUMNS = {
+    "reliability": ("predictions", "confidence", "right"),
+    "certain": ("predictions", "right"),
+    "p_values": ("right", "wrong"),
+}
 
 
 @dataclass(frozen=True)
@@ -180,8 +194,7 @@ def read_curves(results: Results, config: RunConfig) -> Curves | None:
         if (values.pop("digest"), values.pop("noise")) != (config.digest, noise_name(config.noise_sd)):
             return None
         curves = Curves(**values)
-        if not _sound(values):
-            raise ValueError("some of its values are no numbers")
+        _check(curves)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ExperimentError(f"{path} has no curves of a run ({error}): delete it to have it made again") from error
     return curves
@@ -254,8 +267,23 @@ def _short(values: Tensor) -> Numbers:
     return [int(value) if value == int(value) else value for value in found]
 
 
-def _sound(value: Any) -> bool:
-    """Whether all of it is finite numbers."""
-    if isinstance(value, dict | list):
-        return all(map(_sound, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, int | float) and math.isfinite(value)
+def _check(curves: Curves) -> None:
+    """Raise a ValueError where a field is not what a report can draw."""
+    for field in dataclasses.fields(Curves):
+        if not _sound(value := getattr(curves, field.name), str(field.type)):
+            raise ValueError(f"{field.name} is {short(value)}: expected {EXPECTED[str(field.type)]}")
+    for name, columns in COLUMNS.items():
+        found: dict[str, Numbers] = getattr(curves, name)
+        expected = columns if name == "reliability" or curves.samples > 1 else ()
+        if sorted(found) != sorted(expected) or len({len(column) for column in found.values()}) > 1:
+            raise ValueError(f"{name} is {short(found)}: expected columns {expected} of one length")
+
+
+def _sound(value: Any, kind: str) -> bool:
+    """Whether it is what :data:`EXPECTED` says of the kind."""
+    if kind.startswith("dict"):
+        return isinstance(value, dict) and all(_sound(each, "Numbers") for each in value.values())
+    if kind == "Numbers":
+        return isinstance(value, list) and all(_sound(each, "float") for each in value)
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return number and (kind == "float" or (isinstance(value, int) and value > 0))

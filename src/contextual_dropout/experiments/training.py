@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from contextual_dropout.conversion.convert import sites
 from contextual_dropout.data import Batches, gaussian_noise
 from contextual_dropout.data.lookup import Lookup, noise_on_regions
 from contextual_dropout.experiments.config import RunConfig
+from contextual_dropout.experiments.config_checks import short
 from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.evaluation import noisy_inputs, point_labels
 from contextual_dropout.experiments.examples import Examples, augmenter, normaliser
@@ -36,6 +39,8 @@ AFTER_DIVERGENCE = "choose a smaller learning rate (optimizer.lr, phi_lr, eta_lr
 #: Epochs between two checkpoints.
 CHECKPOINT_EVERY = 5
 _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+#: Characters of a reason that are shown: it may quote what is in a file.
+LONGEST = 200
 #: Learning curves are measured under noise of their own.
 CURVE_SEED = 2
 
@@ -165,14 +170,13 @@ class Training:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state; raises whatever comes where it is no state of this run."""
+        _check_told(state, self.config.epochs)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if hasattr(self.objective, "load_state_dict"):
             self.objective.load_state_dict(state["objective"])
         self.epoch, self.history, self.start = state["epoch"], state["history"], state.get("start")
-        if type(self.epoch) is not int or not 0 <= self.epoch <= self.config.epochs:
-            raise ValueError(f"it is of epoch {self.epoch!r}, of {self.config.epochs}")
         self.cpu_seconds, self.wall_seconds = state["cpu_seconds"], state["wall_seconds"]
         if self.epoch < self.config.epochs:
             self.commits = list(dict.fromkeys([*state.get("commits", []), *self.commits]))
@@ -234,11 +238,30 @@ def _restore(training: Training, state: dict[str, Any], checkpoint: Path) -> Non
         try:
             training.restore(state)
         except Exception as error:  # whatever its parts are, they are not what this version wrote
-            reason = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0][:LONGEST]
             raise ExperimentError(
                 f"{checkpoint} does not fit the run ({type(error).__name__}: {reason}): delete it to start anew"
             ) from error
         training.check_parameters()
+
+
+def _check_told(state: dict[str, Any], epochs: int) -> None:
+    """Raise a ValueError where what is not torch's to check is not as this version writes it."""
+    epoch, history, commits = state.get("epoch"), state.get("history"), state.get("commits", [])
+    as_expected = {
+        "epoch": type(epoch) is int and 0 <= epoch <= epochs,
+        "history": isinstance(history, list) and all(isinstance(point, dict) for point in history),
+        "commits": isinstance(commits, list) and all(isinstance(each, str | None) for each in commits),
+        "start": isinstance(state.get("start"), str | None),
+        **{
+            name: type(state.get(name)) is float and 0 <= state[name] < math.inf
+            for name in ("cpu_seconds", "wall_seconds")
+        },
+    }
+    for name, holds in as_expected.items():
+        if not holds:
+            raise ValueError(f"its {name} is {short(state.get(name))}")
+    json.dumps(history, allow_nan=False)  # it will stand in the record
 
 
 @contextmanager

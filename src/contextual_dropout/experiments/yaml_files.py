@@ -9,7 +9,7 @@ import yaml
 
 from contextual_dropout.experiments.errors import ConfigError
 
-__all__ = ["MAX_CHARACTERS", "MAX_VALUES", "parse_yaml"]
+__all__ = ["MAX_CHARACTERS", "MAX_DIGITS", "MAX_VALUES", "parse_yaml"]
 
 #: Files of more characters are refused: 128 Ki; those of the package have fewer than 6,000.
 MAX_CHARACTERS = 2**17
@@ -17,12 +17,15 @@ MAX_CHARACTERS = 2**17
 #: And so are those of more values, what an alias stands for being counted wherever it stands.
 MAX_VALUES = 2**16
 
+#: And those with whole numbers of more digits: of some thousands, Python would not even show them.
+MAX_DIGITS = 100
+
 
 def parse_yaml(source: str, name: str) -> Any:
     r"""The value of a YAML document; ``name`` is for messages.
 
     Raises:
-        ConfigError: it is no YAML, too long, or of more than :data:`MAX_VALUES`.
+        ConfigError: it is no YAML, too long, or of more than :data:`MAX_VALUES` or :data:`MAX_DIGITS`.
 
     Example:
         >>> parse_yaml("base: &b {p: 0.1}\nother: {<<: *b, epochs: 3}", "some.yaml")
@@ -42,6 +45,8 @@ def parse_yaml(source: str, name: str) -> Any:
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
     """How many values a node stands for."""
+    if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MAX_DIGITS:
+        raise ValueError(f"it has a whole number of {len(node.value)} digits, more than {MAX_DIGITS}")
     if id(node) not in known:
         known[id(node)] = 0
         parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value

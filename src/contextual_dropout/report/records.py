@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +54,22 @@ def fault_of(record: Any) -> str | None:
         return f"has no {', '.join(missing)}"
     try:
         RunConfig.from_dict(record["config"])
-    except (ExperimentError, TypeError, ValueError, AttributeError):
+    except (ExperimentError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return "has no configuration of a run of this version"
     test = record["test"]
     if not isinstance(test, dict) or not test or not all(isinstance(each, dict) for each in test.values()):
         return "has no results of a test"
-    place = _no_number(record)
+    try:
+        place = _no_number(record)
+    except RecursionError:
+        return "has lists in lists, or mappings in mappings, without end"
     return None if place is None else f"has no number, but NaN or infinity, at {place}"
 
 
 def _no_number(value: Any, place: str = "") -> str | None:
-    """Where there is a number that is none, the first such place."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else place
+    """Where there is a number that is none, or too large for a figure, the first such place."""
+    if isinstance(value, int | float):
+        return None if abs(value) <= sys.float_info.max else place
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = (_no_number(each, f"{place}/{key}".lstrip("/")) for key, each in inside)
     return next((each for each in found if each is not None), None)
