@@ -6,6 +6,11 @@ daquar        photographs of rooms; one or several right answers    patches of 2
 vqa-v2        photographs; ten human answers                        bottom-up regions
 vqa-v2-sound  the same without bad records, which are counted       bottom-up regions
 ============= ===================================================== ==========================
+
+On VQA v2 networks learn, as MCAN does, the official accuracy of each answer (0.3, 0.6, 0.9 or 1), and are tested by the
+paper's formula, min(n / 3, 1). Features are in one file for each part (``features-train.h5``), or in a folder of one
+file an image (``features-train``). Words may start with GloVe's vectors: see
+:mod:`contextual_dropout.experiments.word_vectors`.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from contextual_dropout.data.lookup import Lookup, Rows
 from contextual_dropout.data.vqa import (
     ANSWER_TYPES,
     AnswerVocabulary,
+    Hdf5Features,
     NpzFeatures,
     Questions,
     VisualQuestions,
@@ -32,26 +38,29 @@ from contextual_dropout.data.vqa import (
     daquar,
     easy_vqa,
     evaluated,
+    leave_one_out,
     mcan_answers,
     normalized,
     patches,
     soft_targets,
     vqa_v2,
 )
-from contextual_dropout.data.vqa.answers import Prepare
+from contextual_dropout.data.vqa.answers import Prepare, Score
 from contextual_dropout.data.vqa.records import OnBad, vqa_v2_files
 from contextual_dropout.data.vqa.words import WordVocabulary
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ConfigError, ExperimentError
 from contextual_dropout.experiments.examples import Examples
+from contextual_dropout.experiments.word_vectors import require_word_vectors
 
-__all__ = ["QUESTION_DATA", "QuestionExamples", "load_question_examples", "questions_tested_on"]
+__all__ = ["QUESTION_DATA", "QuestionExamples", "load_question_examples", "question_words", "questions_tested_on"]
 
 Directory = str | os.PathLike[str] | None
 #: The side of the patches that stand for regions.
 PATCH = {"easy-vqa": 16, "daquar": 20}
-#: Every so many-th image is held out for validation: questions on one image stay together.
-HELD_OUT = 4
+#: Every so many-th image is held out for validation: questions on one image stay together. Of VQA v2 a fifth, as in the
+#: paper, which draws it of all questions.
+HELD_OUT, HELD_OUT_OF_VQA = 4, 5
 #: That each predicted probability takes: three copies in double precision while they are made, measured and kept.
 BYTES = 24
 
@@ -71,18 +80,16 @@ def load_question_examples(config: RunConfig, directory: Directory = None) -> Qu
     """Questions, regions of their images and soft answers, as the configuration asks for them.
 
     Raises:
-        ConfigError: the network knows too few words, or predictions of so many test questions would not fit in memory.
+        ConfigError: the network knows too few words, starts with vectors of others, or predictions of so many test
+            questions would not fit in memory.
     """
     train, test, answers = _LOADERS[config.data](config, directory)
     train, test = _chosen(train, config.train_examples), _chosen(test, config.test_examples)
     _require_memory(config, len(test[0]), len(answers))
-    words = build_words(_texts(train[0]))
-    if len(words) > (known := config.network_options.get("words", 0)):
-        raise ConfigError(
-            f"the questions of {config.data} have {len(words)} words: set network_options.words to that, not {known}"
-        )
-    x, y, beside = _tensors(train, words, answers, normalized)
-    test_x, test_y, test_beside = _tensors(test, words, answers, evaluated)
+    words = _words(config, train)
+    require_word_vectors(config, words)
+    x, y, beside = _tensors(train, words, answers, leave_one_out, normalized)
+    test_x, test_y, test_beside = _tensors(test, words, answers, capped, evaluated)
     return QuestionExamples(
         x,
         y,
@@ -105,6 +112,16 @@ def questions_tested_on(config: RunConfig, directory: Directory = None) -> Visua
     if not isinstance(asked, VisualQuestions):
         raise ExperimentError(f"of {config.data} there are features only, no images to show")
     return asked
+
+
+def question_words(config: RunConfig, directory: Directory = None) -> WordVocabulary:
+    """The words of the questions that a run trains on.
+
+    Raises:
+        ConfigError: the network knows too few.
+    """
+    train, _, _ = _LOADERS[config.data](config, directory)
+    return _words(config, _chosen(train, config.train_examples))
 
 
 Asked = Questions | VisualQuestions
@@ -134,17 +151,22 @@ def _patched(asked: VisualQuestions, name: str) -> Lookup:
 
 def _vqa_v2(config: RunConfig, directory: Directory, on_bad: OnBad) -> tuple[Part, Part, AnswerVocabulary]:
     answers = mcan_answers(directory)
-    if config.split == "validation":
-        raise ConfigError("vqa-v2 is validated on its own val part, whose answers are public: set split to test")
-    parts = []
-    for split in ("train", "val"):
-        features = NpzFeatures(vqa_v2_files(split, directory)[0].parent / f"features-{split}")
-        asked = vqa_v2(split, directory, images=features.image_ids, on_bad=on_bad)
-        ids = sorted(features.image_ids)
-        row = {image: number for number, image in enumerate(ids)}
-        rows = torch.tensor([row[record.image_id] for record in asked.records])
-        parts.append((asked, Lookup(_OnDisk(features, ids), rows)))
-    return parts[0], parts[1], answers
+    train = _official("train", directory, on_bad)
+    if config.split == "test":  # that part of which the answers are public, val
+        return train, _official("val", directory, on_bad), answers
+    apart = torch.tensor([record.image_id % HELD_OUT_OF_VQA == 0 for record in train[0].records])
+    return _subset(train, (~apart).nonzero().flatten()), _subset(train, apart.nonzero().flatten()), answers
+
+
+def _official(split: str, directory: Directory, on_bad: OnBad) -> tuple[Questions, Lookup]:
+    folder = vqa_v2_files(split, directory)[0].parent
+    path = folder / f"features-{split}.h5"
+    features = Hdf5Features(path) if path.is_file() else NpzFeatures(folder / f"features-{split}")
+    asked = vqa_v2(split, directory, images=features.image_ids, on_bad=on_bad)
+    ids = sorted(features.image_ids)
+    row = {image: number for number, image in enumerate(ids)}
+    rows = torch.tensor([row[record.image_id] for record in asked.records], dtype=torch.int64)
+    return asked, Lookup(_OnDisk(features, ids), rows)
 
 
 class _OnDisk(Rows):
@@ -152,7 +174,7 @@ class _OnDisk(Rows):
 
     device, dtype = torch.device("cpu"), torch.float32
 
-    def __init__(self, features: NpzFeatures, ids: Sequence[int]) -> None:
+    def __init__(self, features: NpzFeatures | Hdf5Features, ids: Sequence[int]) -> None:
         self.features, self.ids = features, ids
 
     @property
@@ -178,11 +200,15 @@ QUESTION_DATA = tuple(_LOADERS)
 
 def _chosen(part: Part, count: int | None) -> Part:
     """So many of the questions, drawn once and for all: those in a row are on few images."""
-    asked, lookup = part
-    if count is None or count >= len(asked):
+    size = len(part[0])
+    if count is None or count >= size:
         return part
-    chosen = torch.randperm(len(asked), generator=torch.Generator().manual_seed(0))[:count].sort().values
-    return asked.subset(chosen.tolist()), Lookup(lookup.table, lookup.rows[chosen])
+    return _subset(part, torch.randperm(size, generator=torch.Generator().manual_seed(0))[:count].sort().values)
+
+
+def _subset(part: Part, indices: Tensor) -> Part:
+    asked, lookup = part
+    return asked.subset(indices.tolist()), Lookup(lookup.table, lookup.rows[indices])
 
 
 def _skipped(part: Part) -> dict[str, int]:
@@ -192,6 +218,15 @@ def _skipped(part: Part) -> dict[str, int]:
 
 def _texts(asked: Asked) -> Sequence[str]:
     return asked.texts if isinstance(asked, Questions) else asked.questions
+
+
+def _words(config: RunConfig, train: Part) -> WordVocabulary:
+    words = build_words(_texts(train[0]))
+    if len(words) > (known := config.network_options.get("words", 0)):
+        raise ConfigError(
+            f"the questions of {config.data} have {len(words)} words: set network_options.words to that, not {known}"
+        )
+    return words
 
 
 def _require_memory(config: RunConfig, questions: int, answers: int) -> None:
@@ -212,12 +247,12 @@ def _memory() -> int:
 
 
 def _tensors(
-    part: Part, words: WordVocabulary, answers: AnswerVocabulary, prepare: Prepare
+    part: Part, words: WordVocabulary, answers: AnswerVocabulary, score: Score, prepare: Prepare
 ) -> tuple[Lookup, Tensor, Tensor]:
-    """Regions, soft answers (N, 2, S) and word numbers (N, T)."""
+    """Regions, soft answers (N, 2, S) and word numbers (N, T); ``score`` is for answers of ten people."""
     asked, lookup = part
-    if isinstance(asked, Questions):  # the paper's accuracy, min(n / 3, 1)
-        targets = soft_targets(asked.answers, answers, capped, prepare)
+    if isinstance(asked, Questions):
+        targets = soft_targets(asked.answers, answers, score, prepare)
     else:
         targets = soft_targets(asked.answers, answers, any_match)
     return lookup, torch.stack([targets.answers.float(), targets.scores], 1), words.encode(_texts(asked))
