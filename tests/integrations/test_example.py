@@ -32,3 +32,22 @@ def test_data_that_are_named_must_be_there(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "--data", str(tmp_path)])
     with pytest.raises(DataError, match="vqa-v2-subset is in none of these places"):
         runpy.run_path(str(EXAMPLE))
+
+
+def test_without_data_it_says_why_others_stand_in(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(*_: object) -> None:
+        raise DataError("there are no files")
+
+    def stop(*_: object, **__: object) -> None:
+        raise InterruptedError  # the questions are there by now
+
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE)])
+    monkeypatch.setattr("contextual_dropout.data.vqa.vqa_v2_subset", missing)
+    monkeypatch.setattr("tokenizers.Tokenizer", stop)
+    with pytest.raises(InterruptedError):
+        runpy.run_path(str(EXAMPLE))
+    printed = capsys.readouterr().out
+    assert "questions made from templates stand in: there are no files" in printed
+    assert "48 questions to train with" in printed

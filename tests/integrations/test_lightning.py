@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import contextual_dropout as cd
+from contextual_dropout.integrations import lightning as integration
 from contextual_dropout.integrations.lightning import ELBOMixin
 
 #: Lightning itself calls what this version of torch calls outdated.
@@ -124,6 +125,32 @@ def test_log_evaluation_and_prediction(package: Any) -> None:
     torch.manual_seed(5)
     again = trainer(package).predict(module, loader())
     assert all(torch.equal(a.p_value, b.p_value) for a, b in zip(predicted, again, strict=True))
+
+
+@pytest.mark.parametrize(("every", "summaries"), [(0, 0), (1, 6), (4, 1)])
+def test_keep_probabilities_cost_passes_only_where_there_is_a_log(
+    every: int, summaries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = []
+    monkeypatch.setattr(integration, "keep_summary", lambda *_: passes.append(1) or {})
+    trainer(lightning, log_every_n_steps=every).fit(network(lightning)(), loader())
+    assert len(passes) == summaries
+
+
+def test_measures_are_of_all_devices() -> None:
+    """Of one process's share of the examples they would be another figure on each."""
+    told: list[dict[str, Any]] = []
+
+    class Evaluating(ELBOMixin):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.evaluation_step(batch, "val")
+
+        def log_dict(self, measures: Any, **options: Any) -> None:  # type: ignore[override]
+            told.append({"measures": measures, **options})
+
+    trainer(lightning).validate(network(lightning, Evaluating)(samples=2), loader())
+    assert len(told) == 6
+    assert all(each["sync_dist"] and "val_loss" in each["measures"] for each in told)
 
 
 @PACKAGES

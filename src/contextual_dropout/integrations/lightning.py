@@ -115,7 +115,8 @@ class ELBOMixin(_Base):
         step = self.objective(lambda: self.log_likelihood(self(*positional, **keywords), batch))
         means = {"loss": step.loss.detach(), "log_likelihood": step.log_likelihood.mean(), "kl": step.kl.mean()}
         self.log_dict({**means, "kl_weight": step.kl_weight}, batch_size=len(step.kl))
-        if (self.global_step + 1) % max(1, self.trainer.log_every_n_steps) == 0:  # type: ignore[attr-defined]
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if every and (self.global_step + 1) % every == 0:
             self.log_dict(keep_summary(self, *positional, **keywords), batch_size=len(step.kl))
         return step
 
@@ -126,7 +127,7 @@ class ELBOMixin(_Base):
         """Sampled predictions for a batch, scored and logged: to be called in a ``validation_step`` or ``test_step``.
 
         Logs ``<prefix>_loss``, minus the predictive log-likelihood, and of classes ``<prefix>_accuracy``, ``_certain``
-        and ``_pavpu``.
+        and ``_pavpu``: means over all batches, and over all devices.
         """
         found = evaluate(
             self,
@@ -141,7 +142,7 @@ class ELBOMixin(_Base):
         if self.task == "multiclass":
             measures |= certainty(found.logits.argmax(-1), found.uncertainty, _labels(batch))
         logged = {f"{prefix}_{name}": value for name, value in measures.items()}
-        self.log_dict(logged, batch_size=len(found.log_likelihood))
+        self.log_dict(logged, batch_size=len(found.log_likelihood), sync_dist=True)
         return found
 
     def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> AnyPrediction:
