@@ -85,6 +85,20 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert log.ended == [good.name]
 
 
+@pytest.mark.slow
+def test_runs_of_several_processes_wait_for_others_too(tmp_path: Path) -> None:
+    """They are not begun before the network is there that they go on with, nor while another process is at them."""
+    results, log = folders(tmp_path), Log()
+    first = tiny("first", epochs=1, conversion="none", options={}, objective={})
+    waiting = tiny("waiting", epochs=1, devices=2, start_from="tiny/noisy/first/seed-{seed}")
+    busy = tiny("busy", epochs=1, devices=2)
+    with locked(results.work / busy.name / "lock"):
+        failures = sweep([waiting, busy, first], results, watcher=log)
+    assert [failure.config for failure in failures] == [busy]
+    assert failures[0].message == f"{results.work / busy.name} is being worked on by another process"
+    assert log.ended == [first.name, waiting.name]
+
+
 def test_killed_workers_are_replaced(tmp_path: Path) -> None:
     results, log = folders(tmp_path / "killed"), Killer()
     config = tiny(epochs=400)

@@ -75,7 +75,7 @@ def typed(name: str, value: Any, kind: Any) -> Any:
     if str(kind).startswith("dict") and isinstance(value, dict):
         if not _is_plain(value):
             raise ConfigError(
-                f"{name} must have strings as keys, and only values that JSON has and numbers from -2**63 to 2**63, got "
+                f"{name} must have strings as keys, only values that JSON has, and numbers from -2**63 to 2**63, got "
                 f"{short(value)}"
             )
         return value

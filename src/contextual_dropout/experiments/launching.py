@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.errors import ExperimentError
+from contextual_dropout.experiments.errors import Busy, ExperimentError, NotReady
 from contextual_dropout.experiments.results import Results
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ def launch(
         news: a queue for (config, epochs done), if anybody wants to know.
 
     Raises:
+        Busy: another process works on this run.
+        NotReady: a run that has to be done before this one is not done.
         ExperimentError: a process ended before its time; the message says which, and how.
     """
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -65,7 +67,7 @@ def launch(
         max_restarts=0,
     )
     try:
-        records: dict[int, dict[str, Any]] = elastic_launch(options, _member)(
+        ended: dict[int, dict[str, Any] | Busy | NotReady] = elastic_launch(options, _member)(
             config, results, data_directory, news, os.getpid()
         )
     except ChildFailedError as error:
@@ -74,18 +76,24 @@ def launch(
             f"process {rank} of the {config.devices} that trained {config.name} together {_ending(failure)}; the "
             "others were ended. The same command goes on from the last checkpoint"
         ) from None
-    return records[0]
+    if isinstance(ended[0], Exception):
+        raise ended[0]
+    return ended[0]
 
 
 def _member(
     config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None, news: Any, parent: int
-) -> dict[str, Any]:
+) -> dict[str, Any] | Busy | NotReady:
+    """The record, or why the run was not begun, which all processes find alike; other errors are raised."""
     from contextual_dropout.experiments.run import run
 
     end_with(parent)
     torch.set_num_threads(1)
     first = os.environ["RANK"] == "0"
-    return run(config, results, data_directory, lambda epoch: news.put((config, epoch)) if first and news else None)
+    try:
+        return run(config, results, data_directory, lambda epoch: news.put((config, epoch)) if first and news else None)
+    except (Busy, NotReady) as error:
+        return error
 
 
 def _ending(failure: ProcessFailure) -> str:
