@@ -153,6 +153,9 @@ usual.train()
 #
 # A site for every dropout layer, and on all attention weights. `ELBOTrainer` is the `Trainer` with the ELBO as its
 # loss: the KL comes in over the first updates, with a small weight, and the encoders learn faster than the network.
+#
+# Questions of a batch are padded to one length. Sites on attention weights do not read padding; those in the place of
+# dropout layers are not told of it and do, so that a question's rates depend a little on the longest one beside it.
 
 # %%
 example = tokenizer([train[0][0]], return_tensors="pt", return_token_type_ids=False)

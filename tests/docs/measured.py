@@ -16,7 +16,7 @@ from typing import Any
 from contextual_dropout.experiments.paper import RESNET18_COST, RESULTS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/estimators.md", "docs/predicting.md", "docs/reproducing.md")
+PAGES = ("README.md", "docs/converting.md", "docs/estimators.md", "docs/predicting.md", "docs/reproducing.md")
 BLOCK = re.compile(r"(<!-- measured: (.+?) -->\n)(.*?)(<!-- /measured -->)", re.DOTALL)
 NONE = "—"
 
@@ -170,6 +170,16 @@ def convolutional() -> Iterator[str]:
     )
 
 
+def attention() -> Iterator[str]:
+    """What the sites of MCAN cost, beside the paper's sizes."""
+    body = []
+    for variant, row in benchmark("attention")["steps"].items():
+        paper = "58M" if variant == "plain" else "61M"
+        sizes = f"{row['sites']:.0f}", f"{row['parameters'] / 1e6:.2f}M"
+        body.append([variant, *sizes, paper, f"{row['step']:.2f}"])
+    yield from table(["variant", "sites", "parameters", "paper", "step, relative"], body)
+
+
 def errors() -> Iterator[str]:
     """The estimators against enumeration."""
     body = [
@@ -215,6 +225,7 @@ def estimators() -> Iterator[str]:
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "noisy MNIST": noisy_mnist,
     "certain": certain,
+    "attention": attention,
     "convolutional": convolutional,
     "errors": errors,
     "variance": variance,
