@@ -61,17 +61,25 @@ print(cd.probe(model, valid[0]))
 # %% [markdown]
 # ## The threshold
 #
-# Sort the validation cases by p-value and go as far as at most 2 in 100 answers are wrong. The number of samples is
-# fixed from here on, because p-values fall with it. The test split plays no part.
+# Sort the validation cases by p-value and go as far as at most 2 in 100 answers are wrong; cases of the same p-value
+# are taken together, or not at all. The number of samples is fixed from here on, because p-values fall with it. The
+# test split plays no part.
 
 # %%
 TOLERATED, SAMPLES = 0.02, 20
 
+
+def largest(p_value: Tensor, correct: Tensor) -> float:
+    _, risk = cd.metrics.risk_coverage_curve(p_value, correct)
+    rising = p_value.sort().values
+    ends = rising.diff(append=rising.new_tensor([torch.inf])) > 0
+    return rising[ends & (risk <= TOLERATED)].max().item()  # an error if nothing is good enough: rightly so
+
+
 prediction = cd.predict(model, valid[0], samples=SAMPLES, seed=0)
-coverage, risk = cd.metrics.risk_coverage_curve(prediction.p_value, prediction.label == valid[1])
-answered = int(torch.nonzero(risk <= TOLERATED).max()) + 1  # an error if nothing is good enough: rightly so
-threshold = prediction.p_value.sort().values[answered - 1].item()
-print(f"validation: act up to p = {threshold:.1e}, on {answered} of {len(risk)} cases")
+threshold = largest(prediction.p_value, prediction.label == valid[1])
+answered = int((prediction.p_value <= threshold).sum())
+print(f"validation: act up to p = {threshold:.1e}, on {answered} of {len(valid[1])} cases")
 
 # %% [markdown]
 # ## What it buys
@@ -96,6 +104,7 @@ for share in (0.5, 0.8, 0.9, 1.0):
 # %% [markdown]
 # ## One run of it
 #
+# With these seeds and torch 2.13 on a processor; other versions, or another number of threads, move some cases.
 # On validation we may act up to p = 1.1e-06, on 128 of 142 cases. On the test split:
 #
 # | | cases | right |

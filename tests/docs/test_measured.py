@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.docs.measured import BLOCK, METHODS, OURS, PAGES, ROOT, TABLES, records, values, written
+from tests.docs.measured import (
+    ARM,
+    BLOCK,
+    METHODS,
+    OURS,
+    PAGES,
+    ROOT,
+    TABLES,
+    benchmark,
+    figures,
+    records,
+    shown,
+    values,
+    written,
+)
 
 GATING = "gating"
 
@@ -44,3 +61,92 @@ def test_the_gate_is_ahead_of_ours() -> None:
     assert mean(GATING, "aurc_entropy") < min(
         mean(method, "aurc_p_value") for method in METHODS if values(method, "aurc_p_value")
     )
+
+
+def text(page: str) -> str:
+    """In one line."""
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def first(method: str) -> dict[str, Any]:
+    """What a figure in a sentence is of: the run of seed 0, whatever other seeds there are."""
+    return next(record for record in records(method) if record["config"]["seed"] == 0)
+
+
+def said() -> Iterator[tuple[str, str]]:
+    """Figures in sentences, with their pages; those of tables are compared elsewhere."""
+    arm, ours, gate = (figures(first(method)) for method in (ARM, OURS, GATING))
+    kinds = {method: first(method)["contextuality"] for method in (ARM, OURS)}
+    alone, frozen = ([kinds[method]["accuracy"][kind] for method in (ARM, OURS)] for kind in ("contextual", "frozen"))
+    likelihood = {kind: shown([kinds[OURS]["log_likelihood"][kind]], 3) for kind in ("contextual", "frozen")}
+    errata = "docs/errata.md"
+    yield errata, f"the test set (seed 0) it has {arm['accuracy']:.2f}, the paper 87.43"
+    yield errata, f"frozen the same ({alone[0]:.2f} and {frozen[0]:.2f} on one draw)"
+    yield errata, f"samples nothing, has {gate['accuracy']:.2f} on the test set (seed 0)"
+    yield errata, f"{ours['accuracy']:.2f} on the test set (seed 0), PAvPU(.05) {ours['pavpu']:.2f}"
+    yield errata, f"log-likelihood {shown([ours['log_likelihood']], 3)}, means over five draws"  # type: ignore[list-item]
+    yield errata, f"it has {alone[1]:.2f} and {likelihood['contextual']}, and with its context frozen {frozen[1]:.2f}"
+    yield errata, f"and {likelihood['frozen']}."
+    areas = [shown([each], 4) for each in (gate["aurc_entropy"], ours["aurc_p_value"], ours["aurc_entropy"]) if each]
+    yield errata, f"curve {areas[0]}, against {areas[1]} by the p-value and {areas[2]} by the entropy"
+    yield errata, f"({gate['calibration_error']:.2f}% against {ours['calibration_error']:.2f}%)"
+    brier = [shown([each["brier"]], 4) for each in (gate, ours)]  # type: ignore[list-item]
+    yield errata, f"Brier score ({brier[0]} against {brier[1]}; all of seed 0)"
+    yield "docs/estimators.md", f"(seed 0) freezing the context then costs {alone[1] - frozen[1]:.1f} points"
+
+
+def said_of_benchmarks() -> Iterator[tuple[str, str]]:
+    errors = benchmark("variance")["errors"]
+    biased = errors["straight-through (biased)"]
+    unbiased = min(row["rmse"] for name, row in errors.items() if "biased" not in name)
+    estimators = "docs/estimators.md"
+    yield (
+        estimators,
+        f"masks are wrong by {biased['bias']:.0%} of the gradient; but a single step of theirs is wrong by",
+    )
+    yield estimators, f"wrong by {biased['rmse']:.0%}, and one of the best unbiased estimator by {unbiased:.0%}"
+    wide = benchmark("variance")["relative_variance"]
+    pairs = zip(wide["sampled-disarm (k=2)"], wide["sampled-disarm (k=1)"], strict=True)
+    shares = sorted(two / one for two, one in pairs)
+    yield estimators, f"has {100 * shares[0]:.0f} to {100 * shares[-1]:.0f}% of the variance of the latter"
+    replayed = benchmark("core")["ratios"]["pseudo"]["replayed"]
+    yield "docs/how-it-works.md", f"on a 12-site residual network {replayed:.2f} of the time of whole passes"
+    ratios = {name: f"{row['cd.predict, contextual']:.2f}" for name, row in benchmark("prediction")["ratios"].items()}
+    one, many = ({name.removesuffix(end): row for name, row in ratios.items() if name.endswith(end)} for end in ENDS)
+    yield "README.md", f"MLP {one['mlp']} (one example) and {many['mlp']} (128)"
+    yield (
+        "README.md",
+        f"in its head {one[LATE]} and {many[LATE]}, with a site at every convolution {one[ALL]} and {many[ALL]}",
+    )
+
+
+ENDS, LATE, ALL = (", B=1", ", B=128"), "cnn, late sites", "cnn, a site at every conv"
+
+
+@pytest.mark.parametrize(("page", "words"), [*said(), *said_of_benchmarks()])
+def test_figures_in_sentences_are_the_measured_ones(page: str, words: str) -> None:
+    assert words in text(page)
+
+
+def test_a_sixth_of_the_error_of_arm() -> None:
+    errors = benchmark("variance")["errors"]
+    assert errors["sequential-arm"]["rmse"] / errors["straight-through (biased)"]["rmse"] == pytest.approx(6, abs=1)
+
+
+CIFAR = ROOT / "experiments/results/cifar10-cpu"
+CONTEXTUAL = ("contextual-bernoulli", "contextual-gaussian")
+
+
+@pytest.mark.parametrize("setting", ["noisy", "original"])
+@pytest.mark.parametrize("name", ["accuracy", "log_likelihood"])
+def test_no_lead_on_cifar10_at_cpu_scale(setting: str, name: str) -> None:
+    """No dropout is best, as README.md says; contextual dropout is ahead of no other method by more than seeds vary."""
+    runs: dict[str, list[float]] = {}
+    for path in sorted((CIFAR / setting).glob("*/seed-*.json")):
+        test = json.loads(path.read_text(encoding="utf-8"))["test"]
+        runs.setdefault(path.parent.name, []).append(test[next(iter(test))][name])
+    means = {method: statistics.mean(found) for method, found in runs.items()}
+    assert max(means, key=means.__getitem__) == "no-dropout"
+    ours = max(CONTEXTUAL, key=means.__getitem__)
+    best = max(set(means) - {*CONTEXTUAL, "no-dropout"}, key=means.__getitem__)
+    assert means[ours] - means[best] < statistics.stdev(runs[ours]) + statistics.stdev(runs[best])

@@ -48,19 +48,30 @@ def test_the_quickstart_has_ten_lines() -> None:
 
 
 def test_the_quickstart_finds_context() -> None:
-    """What the text below it says: about 80% right, 88% of the certain 82%, 39% of the others, 56% without context."""
+    """What the text below it says, give or take 6 points: rounding differs between machines."""
+    _, _, below = TEXTS["README.md"].partition(QUICKSTART)
+    right, right_of_certain, share, right_of_others, frozen_right, _ = map(int, re.findall(r"(\d+)%", below)[:6])
     names = run("README.md", QUICKSTART)
     model, prediction, x, y = names["model"], names["prediction"], names["x"][600:], names["y"][600:]
     correct, certain = prediction.label == y, prediction.certain(0.05)
     assert len(names["handed_over"]) == int((~certain).sum())
-    assert 0.72 < correct.float().mean() < 0.88  # a third by chance
-    assert 0.74 < certain.float().mean() < 0.90
-    assert 0.80 < correct[certain].float().mean() < 0.95
-    assert correct[~certain].float().mean() < 0.65
+    frozen = cd.predict(cd.freeze_context(model, x), x, samples=20, seed=0)
+    measured = (correct, correct[certain], certain, correct[~certain], frozen.label == y)
+    figures = torch.stack([100 * each.float().mean() for each in measured])
+    said = torch.tensor([right, right_of_certain, share, right_of_others, frozen_right], dtype=torch.float32)
+    torch.testing.assert_close(figures, said, rtol=0, atol=6)
     spread = [keep.std(0).mean() for keep in cd.keep_probabilities(model, x).values()]  # over samples
     assert min(spread) > 0.1
-    frozen = cd.predict(cd.freeze_context(model, x), x, samples=20, seed=0)
-    assert (frozen.label == y).float().mean() < 0.65
+
+
+def test_the_recipe_for_a_threshold_keeps_its_promise_where_p_values_tie() -> None:
+    """Of a hundred that tie half are wrong: two of them would still be within 2%, but nobody can answer two of them."""
+    (code,) = (code for page, code in CODE if page == "docs/predicting.md" and "risk_coverage_curve" in code)
+    _, _, recipe = code.partition("# Answer as many")
+    p_value, correct = torch.tensor([0.001] * 100 + [0.5] * 100), torch.arange(200) < 150
+    names = {"torch": torch, "cd": cd, "p_value": p_value, "correct": correct}
+    exec("# Answer as many" + recipe.partition("# Or:")[0], names)
+    assert names["threshold"] == p_value[0]
 
 
 def commands(program: str) -> Iterator[tuple[str, str]]:
