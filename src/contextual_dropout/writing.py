@@ -42,8 +42,20 @@ def replaced(path: Path) -> Iterator[Path]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _settle(path.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk: a machine that loses power may forget them else."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:  # some file systems over a network have no such thing
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,13 @@ def test_others_may_read_the_file_as_the_umask_says(tmp_path: Path) -> None:
         path = fetch(FILE, url, tmp_path)
     (tmp_path / "ordinary").touch()
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "ordinary").stat().st_mode)
+
+
+def test_what_killed_downloads_left_goes_after_a_day(tmp_path: Path) -> None:
+    for name, age in ((".fetch-old", 90_000), (".fetch-new", 60)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "some.gz").write_bytes(b"half")
+        os.utime(tmp_path / name, 2 * (time.time() - age,))
+    with serving({"/some.gz": Answer(CONTENT)}) as (url, _):
+        fetch(FILE, url, tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".fetch-new", "some.gz"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import submitit
 
+from contextual_dropout.experiments import cluster
 from contextual_dropout.experiments.cluster import cluster_sweep, executor_for
 from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.experiments.run import run
@@ -76,6 +77,38 @@ def test_a_job_that_has_to_make_room_goes_on_later(tmp_path: Path) -> None:
     assert comparable(results.read(config) or {}) == comparable(run(config, folders(tmp_path / "straight")))
     claim = "A job of a sweep that was told to make room was submitted again, and ended as if nothing had happened."
     record("processes", "preempted-job", claim, {"jobs": 1, "preemptions": 1})
+
+
+class Ended:
+    """A job that ended well."""
+
+    job_id = "7"
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> None:
+        return None
+
+
+def test_a_record_that_is_seen_late_or_is_damaged_ends_no_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another machine wrote is not always there at once."""
+    late, damaged, never = (tiny(method) for method in ("late", "damaged", "never"))
+    results, log = folders(tmp_path), Log()
+    results.write(damaged, {})
+    results.path(damaged).write_text("{")
+    monkeypatch.setattr(cluster, "PAUSE", 0.01)
+    monkeypatch.setattr(cluster, "PATIENCE", 1.0)
+    timer = threading.Timer(0.3, lambda: results.write(late, {"digest": late.digest}))
+    timer.start()
+    running: Any = {Ended(): config for config in (damaged, late, never)}
+    failures = cluster._follow(running, results, log)
+    assert log.ended == [late.name]
+    assert [failure.config for failure in failures] == [damaged, never]
+    assert "is no valid JSON" in failures[0].message
+    assert failures[1].message == "job 7 ended well, but its record is not here: is the folder shared?"
 
 
 def test_unknown_clusters_and_parameters(tmp_path: Path) -> None:

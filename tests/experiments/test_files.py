@@ -16,6 +16,7 @@ from safetensors import safe_open
 from contextual_dropout.experiments.errors import Busy, ExperimentError
 from contextual_dropout.experiments.examples import load_examples
 from contextual_dropout.experiments.files import (
+    hide_from_git,
     load_tensors,
     locked,
     read_json,
@@ -150,6 +151,25 @@ def test_a_run_never_takes_a_part_of_a_file_for_the_whole(tmp_path: Path) -> Non
     results.path(config).write_text("[]")
     with pytest.raises(ExperimentError, match="no record of a run"):
         results.read(config)
+
+
+def test_what_a_killed_process_left_empty_hides_a_folder_again(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").touch()
+    hide_from_git(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "*\n"
+
+
+def test_a_file_is_on_the_disk_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First its content, then, when it has its name, the folder: a machine may lose power in between."""
+    synced, fsync = list[tuple[bool, bool]](), os.fsync
+
+    def note(file: int) -> None:
+        synced.append((os.path.isdir(f"/proc/self/fd/{file}"), (tmp_path / "record.json").exists()))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", note)
+    write_json(tmp_path / "record.json", {})
+    assert synced == [(False, False), (True, True)]
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])

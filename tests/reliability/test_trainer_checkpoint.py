@@ -23,3 +23,6 @@ def test_an_objective_that_asks_for_memory_is_refused(tmp_path: Path) -> None:
     torch.save(trainer.objective.state_dict() | {"more": bytearray(8)}, path)
     with pytest.raises(ValueError, match=r"objective\.pt cannot be read \(it asks for memory.* another checkpoint"):
         trainer.train(resume_from_checkpoint=str(path.parent))
+    path.unlink()
+    with pytest.warns(UserWarning, match=r"objective\.pt is missing: the KL weight's schedule and .* begin anew"):
+        trainer.train(resume_from_checkpoint=str(path.parent))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import shutil
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -22,6 +25,9 @@ Progress = Callable[[str, int, int], None]
 
 CHUNK = 2**16
 TIMEOUT = 30.0  # seconds without a byte
+STALE = 86_400.0  # seconds
+#: Of the folders that are downloaded to.
+PREFIX = ".fetch-"
 
 
 def fetch(file: File, url: str, folder: Path, progress: Progress | None = None) -> Path:
@@ -44,13 +50,22 @@ def fetch(file: File, url: str, folder: Path, progress: Progress | None = None) 
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+        _remove_leftovers(folder)
+        with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folder) as scratch:
             part = Path(scratch, file.name)
             _download(file, url, part, progress)
             os.replace(part, folder / file.name)
     except OSError as error:
         raise DataError(f"{folder} cannot be written to ({error}): set XDG_CACHE_HOME to a folder that can") from error
     return folder / file.name
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Of downloads that were killed; one that goes on is younger."""
+    for leftover in folder.glob(f"{PREFIX}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - leftover.stat().st_mtime > STALE:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _download(file: File, url: str, part: Path, progress: Progress | None) -> None:
@@ -62,6 +77,8 @@ def _download(file: File, url: str, part: Path, progress: Progress | None) -> No
             received += len(chunk)
             if progress:
                 progress(file.name, received, file.size)
+        out.flush()
+        os.fsync(out.fileno())
     _verify(file, url, received, digest.hexdigest())
 
 

@@ -28,6 +28,8 @@ __all__ = ["Job", "cluster_sweep", "executor_for"]
 
 #: Seconds between two looks at the jobs.
 PAUSE = 0.5
+#: Seconds in which the record of a job that ended well has to be seen here.
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -115,19 +117,36 @@ def _follow(running: dict[submitit.Job[str | None], RunConfig], results: Results
     while running:
         for job in [job for job in running if job.done()]:
             config = running.pop(job)
-            record = results.read(config)
-            if record is not None:
-                watcher.finished(config, record)
-                continue
-            failures.append(Failure(config, _message(job)))
-            watcher.failed(failures[-1])
+            found = _record(job, config, results)
+            if isinstance(found, Failure):
+                failures.append(found)
+                watcher.failed(found)
+            else:
+                watcher.finished(config, found)
         time.sleep(PAUSE)
     return failures
 
 
-def _message(job: submitit.Job[str | None]) -> str:
-    """Why there is no record."""
+def _record(job: submitit.Job[str | None], config: RunConfig, results: Results) -> dict[str, Any] | Failure:
+    """Of a job that has ended. A folder over a network may show what another machine wrote only after a while."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            record = results.read(config)
+        except ExperimentError as error:  # it is damaged
+            return Failure(config, str(error))
+        if record is not None:
+            return record
+        if (message := _message(job)) is not None:
+            return Failure(config, message)
+        if time.monotonic() > deadline:
+            return Failure(config, f"job {job.job_id} ended well, but its record is not here: is the folder shared?")
+        time.sleep(PAUSE)
+
+
+def _message(job: submitit.Job[str | None]) -> str | None:
+    """Why there is no record; None where the job ended well."""
     try:
-        return job.result() or f"job {job.job_id} ended well, but its record is not here: is the folder shared?"
+        return job.result()
     except Exception as error:  # submitit raises what the job raised, or that it was killed
         return f"job {job.job_id}: {error}"

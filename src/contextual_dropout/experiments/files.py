@@ -116,7 +116,7 @@ def hide_from_git(folder: Path) -> None:
     """What comes and goes in a folder is not for the repository that it may be in."""
     ignore = folder / ".gitignore"
     with _explained(ignore):
-        if not ignore.exists():
+        if not ignore.exists() or not ignore.stat().st_size:  # a killed process leaves it empty
             ignore.write_text("*\n")
 
 

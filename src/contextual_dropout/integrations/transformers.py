@@ -6,6 +6,7 @@ an estimator has to run the model again with other masks.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -200,8 +201,14 @@ class ELBOTrainer(Trainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and (path := Path(checkpoint, OBJECTIVE)).exists():
+        if checkpoint is None:
+            return
+        if (path := Path(checkpoint, OBJECTIVE)).exists():
             self.objective.load_state_dict(_read_objective(path))
+        else:
+            warnings.warn(
+                f"{path} is missing: the KL weight's schedule and the estimator's memory begin anew", stacklevel=2
+            )
 
 
 def _read_objective(path: Path) -> dict[str, Any]:
