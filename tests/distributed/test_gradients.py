@@ -47,7 +47,7 @@ class Net(nn.Module):
 
 
 @contextmanager
-def noise_of(part: slice) -> Iterator[None]:
+def noise_of(part: slice, rows: int) -> Iterator[None]:
     """The n-th noise that is drawn is always the same; a process gets the rows of its part."""
     drawn, generator = 0, torch.Generator()
     originals = {family: family.noise for family in (families.Bernoulli, families.Gaussian)}
@@ -57,7 +57,7 @@ def noise_of(part: slice) -> Iterator[None]:
             nonlocal drawn
             drawn += 1
             generator.manual_seed(drawn)
-            return getattr(torch, draw)(ROWS, like.shape[-1], generator=generator)[part]  # type: ignore[no-any-return]
+            return getattr(torch, draw)(rows, like.shape[-1], generator=generator)[part]  # type: ignore[no-any-return]
 
         return staticmethod(noise)
 
@@ -86,14 +86,14 @@ def whole(value: Tensor | None) -> Tensor:
 
 
 def gradients(
-    estimator: str, wrap: Callable[[nn.Module], nn.Module] = lambda net: net, steps: int = 2
+    estimator: str, wrap: Callable[[nn.Module], nn.Module] = lambda net: net, rows: int = ROWS, steps: int = 2
 ) -> tuple[dict[str, Tensor], int]:
     """After a step of SGD, so that the encoders are no longer as they began; and how many passes there were."""
     torch.manual_seed(0)
     kinds = ("gaussian",) * 3 if "reparameterized" in estimator else ("bernoulli", "bernoulli", "gaussian")
-    net, x, y = Net(kinds), torch.randn(ROWS, 6), torch.randint(3, (ROWS,))
+    net, x, y = Net(kinds), torch.randn(rows, 6), torch.randint(3, (rows,))
     size, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
-    part, weight = share(ROWS, rank, size)
+    part, weight = share(rows, rank, size)
     model = wrap(net)
     chosen = Reinforce(LeaveOneOut()) if estimator == "leave-one-out" else estimator
     objective, passes = cd.ELBO(model, chosen, kl_weight=0.1), 0
@@ -104,7 +104,7 @@ def gradients(
         return -F.cross_entropy(model(x[part]), y[part], reduction="none")
 
     optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    with noise_of(part):
+    with noise_of(part, rows):
         for step in range(steps):
             optimizer.zero_grad()
             torch.manual_seed(step)  # of which sites are sampled
@@ -119,13 +119,17 @@ WRAPPERS: tuple[Callable[[nn.Module], nn.Module], ...] = (DistributedDataParalle
 differences: dict[tuple[str, str], float] = {}
 
 
+def skip_where_it_does_not_run(wrap: Callable[[nn.Module], nn.Module]) -> None:
+    if wrap is sharded and not hasattr(torch.cpu.Stream(), "record_event"):
+        pytest.skip("the FSDP2 of this torch does not run on processors")
+
+
 @pytest.mark.parametrize("wrap", WRAPPERS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_two_processes_have_the_gradient_of_one(
     together: Together, estimator: str, wrap: Callable[[nn.Module], nn.Module]
 ) -> None:
-    if wrap is sharded and not hasattr(torch.cpu.Stream(), "record_event"):
-        pytest.skip("the FSDP2 of this torch does not run on processors")
+    skip_where_it_does_not_run(wrap)
     (first, passes), (second, passes_of_second) = together(gradients, estimator, wrap)
     alone, passes_alone = gradients(estimator)
     assert passes == passes_of_second == passes_alone
@@ -147,3 +151,56 @@ def test_two_processes_have_the_gradient_of_one(
                 "largest difference": f"{max(differences.values()):.1e}",
             },
         )
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
+@pytest.mark.parametrize("estimator", ["sequential-arm", "sampled-disarm", "reinforce", "reparameterized"])
+def test_a_process_without_a_row_adds_nothing(
+    together: Together, estimator: str, wrap: Callable[[nn.Module], nn.Module]
+) -> None:
+    """It does the one row of the batch, too, for the others wait for it; but that counts once."""
+    skip_where_it_does_not_run(wrap)
+    (first, _), (second, _) = together(gradients, estimator, wrap, 1)
+    alone, _ = gradients(estimator, rows=1)
+    for name, value in alone.items():
+        torch.testing.assert_close(first[name], second[name], rtol=0, atol=0)
+        torch.testing.assert_close(first[name], value, rtol=1e-4, atol=1e-6)
+    assert sum(float(value.abs().sum()) for value in alone.values()) > 0
+
+
+def with_sites_of_its_own(wrap: Callable[[nn.Module], nn.Module], steps: int) -> tuple[list[Tensor], list[list[int]]]:
+    """The parameters after so many steps, and in which order the sites were drawn in each."""
+    torch.manual_seed(0)
+    net, x, y = Net(("bernoulli",) * 3), torch.randn(ROWS, 6), torch.randint(3, (ROWS,))
+    model = wrap(net)
+    objective, optimizer = cd.ELBO(model, "sampled-arm"), torch.optim.SGD(model.parameters(), 0.5)
+    orders: list[list[int]] = []
+    torch.manual_seed(1 + dist.get_rank())
+    original = torch.randperm
+
+    def noted(count: int) -> Tensor:
+        orders.append((order := original(count)).tolist())
+        return order
+
+    torch.randperm = noted  # type: ignore[assignment]
+    try:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            objective(lambda: -F.cross_entropy(model(x), y, reduction="none")).loss.backward()
+            optimizer.step()
+    finally:
+        torch.randperm = original
+    return [whole(parameter.detach()) for parameter in net.parameters()], orders
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
+def test_processes_that_draw_other_sites_do_not_wait_for_each_other(
+    together: Together, wrap: Callable[[nn.Module], nn.Module]
+) -> None:
+    """A pseudo pass that left out another part of the network than the other process's would never end."""
+    skip_where_it_does_not_run(wrap)
+    (first, orders), (second, others) = together(with_sites_of_its_own, wrap, 8)
+    assert len(orders) == len(others) == 8
+    assert orders != others
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)

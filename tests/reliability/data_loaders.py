@@ -12,6 +12,7 @@ import torch
 
 from contextual_dropout.data import load, read_folder, read_idx
 from contextual_dropout.data.decode import decode
+from contextual_dropout.data.image_folder import ANNOTATIONS
 from contextual_dropout.data.tar import read_tar
 from contextual_dropout.data.vqa import (
     Hdf5Features,
@@ -49,6 +50,9 @@ def images() -> dict[str, Loader]:
     cifar, meta = batch(3)[0], pickled({"label_names": NAMES["cifar10"]})
     names = ("train/cat/1.png", "train/dog/1.jpg", "val/cat/2.png", "val/dog/2.jpg")
     archive = tar_of({name: picture(format="PNG" if name.endswith("png") else "JPEG") for name in names})
+    sorted_by_list = {f"train/{name}/images/1.png": picture() for name in ("cat", "dog")} | {
+        "val/images/1.png": picture()
+    }
     pictures = (part("f", picture((30, 20))), part("f", picture((30, 20), "JPEG")))
     return {
         "idx": Loader((part("f", idx), part("f", gzip.compress(idx)), part("f", idx, gzip.compress)), only(read_idx)),
@@ -62,6 +66,11 @@ def images() -> dict[str, Loader]:
         "image folder": Loader(
             (part("f", archive, checksummed_tar), part("f", archive, lzma.compress)),
             only(lambda path: read_folder(path, "val", 8)),
+        ),
+        "annotations": Loader(
+            (part(ANNOTATIONS, b"1.png\tdog\t0\t0\t62\t63\n"),),
+            lambda folder: read_folder(folder, "val", 8),
+            beside=tuple(sorted_by_list.items()),
         ),
     }
 

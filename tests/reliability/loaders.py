@@ -57,6 +57,7 @@ def written(write: Callable[[Path], object]) -> bytes:
 
 def every_loader() -> dict[str, Loader]:
     """By what they read."""
-    from tests.reliability import data_loaders, run_loaders
+    from tests.reliability import data_loaders, run_loaders, serve_loaders
 
-    return {**data_loaders.images(), **data_loaders.questions(), **run_loaders.runs(), **run_loaders.networks()}
+    of_data = {**data_loaders.images(), **data_loaders.questions()}
+    return {**of_data, **run_loaders.runs(), **run_loaders.networks(), **serve_loaders.visitors()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,21 @@ from safetensors.torch import save_file
 
 import contextual_dropout as cd
 from contextual_dropout.experiments.config import load_experiment
+from contextual_dropout.experiments.curves import curves_path, read_curves, write_curves
 from contextual_dropout.experiments.errors import ExperimentError
+from contextual_dropout.experiments.examples import load_examples
 from contextual_dropout.experiments.files import load_tensors
 from contextual_dropout.experiments.methods import build_model
 from contextual_dropout.experiments.networks import FILE, load_network, save_network
+from contextual_dropout.experiments.processes import fabric_for
 from contextual_dropout.experiments.results import PREDICTIONS
+from contextual_dropout.experiments.training import Training, _restore, train
 from contextual_dropout.models import load_weights, mlp
 from contextual_dropout.prediction import Prediction
+from contextual_dropout.report.records import PARTS, read_records
 from tests.conversion.models import plain_mlp
 from tests.experiments.tiny import folders, tiny
+from tests.models.archives import saved
 from tests.reliability.loaders import Loader, Mutant, only, part, value, written
 from tests.reliability.mutations import LONG, as_json, in_safetensors, in_zip, mutated_value
 
@@ -32,12 +40,17 @@ EXPERIMENT = {
     "methods": {"mc": {"conversion": "mc_dropout", "options": {}}},
     "presets": {"quick": {"base": {"epochs": 1}, "seeds": {"noisy": 2}, "methods": {"one": {"like": "mc"}}}},
 }
-RECORD = {"config": CONFIG.to_dict(), "digest": CONFIG.digest, "test": {"noise-0.5": {"accuracy": 1.0}}}
+RECORD = {
+    **{name: {} for name in PARTS},
+    **{"config": CONFIG.to_dict(), "digest": CONFIG.digest, "test": {"noise-0.5": {"accuracy": 1.0}}},
+}
 
 
 def runs() -> dict[str, Loader]:
     predicted = {"noise-0.5": [Prediction(torch.rand(2, 3, 10).softmax(-1))]}
     predictions = written(lambda folder: folders(folder).write_predictions(CONFIG, predicted))  # type: ignore[arg-type]
+    drawn = written(lambda folder: write_curves(folders(folder), CONFIG, predicted["noise-0.5"], torch.arange(3)))
+    curves = curves_path(folders(Path()), CONFIG).as_posix()
     recorded, kept = f"records/{CONFIG.name}.json", f"work/{CONFIG.name}/{PREDICTIONS}"
     return {
         "YAML": Loader(
@@ -48,6 +61,14 @@ def runs() -> dict[str, Loader]:
         "record": Loader(
             (value(recorded, RECORD), part(recorded, as_json(RECORD))),
             lambda folder: (folders(folder).read(CONFIG), list(folders(folder).all("tiny"))),
+            (ExperimentError,),
+        ),
+        "record of a report": Loader(
+            (value(recorded, RECORD), part(recorded, as_json(RECORD))), _read_for_a_report, (ExperimentError,)
+        ),
+        "curves": Loader(
+            (value(curves, json.loads(drawn)), part(curves, drawn)),
+            lambda folder: read_curves(folders(folder), CONFIG),
             (ExperimentError,),
         ),
         "predictions": Loader(
@@ -62,6 +83,11 @@ def network_file() -> bytes:
     """Of the network of a tiny run."""
     model = build_model(CONFIG, (64,), 10)
     return written(lambda folder: save_network(folder, model, CONFIG, (64,), tuple("0123456789")))
+
+
+def checkpoint_file() -> bytes:
+    """Of a tiny run."""
+    return written(lambda folder: train(CONFIG, load_examples(CONFIG), folder))
 
 
 def sites_file() -> bytes:
@@ -81,7 +107,14 @@ def networks() -> dict[str, Loader]:
     )
     plain = written(lambda folder: save_file(small.state_dict(), folder / "f"))
     network, sites = network_file(), sites_file()
+    begun = checkpoint_file()
+    state_of_run = torch.load(io.BytesIO(begun), weights_only=True)
     return {
+        "checkpoint of a run": Loader(
+            (value("f", state_of_run, saved), part("f", *in_zip(begun, "archive/data.pkl"))),
+            _go_on(),
+            (ExperimentError,),
+        ),
         "checkpoint": Loader(
             (part("f", checkpoint), part("f", *in_zip(checkpoint, "f/data.pkl"))),
             only(load_tensors),
@@ -120,6 +153,19 @@ def _metadata(name: str, file: bytes) -> Mutant:
         return name, pack(json.dumps(parsed).encode())
 
     return mutant
+
+
+def _go_on() -> Callable[[Path], object]:
+    """From a checkpoint, with one network for all of them: each leaves it as it is, or overwrites it."""
+    training = Training(CONFIG, load_examples(CONFIG), fabric_for(CONFIG))
+    return only(lambda path: _restore(training, load_tensors(path), path))
+
+
+def _read_for_a_report(folder: Path) -> object:
+    sound, faults = read_records(folders(folder), "tiny")
+    if faults:
+        raise ExperimentError(str(faults))
+    return sound
 
 
 def _as_yaml(content: Any) -> bytes:

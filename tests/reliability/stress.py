@@ -84,8 +84,14 @@ class Moment:
     delay: float
 
 
-def attempt(work: Callable[[Callable[[int], None]], object], moment: Moment | None = None) -> tuple[bool, list[float]]:
-    """Work in a process of its own: whether it was killed, and when it was started, told of epochs, and ended."""
+def attempt(
+    work: Callable[[Callable[[int], None]], object], moment: Moment | None = None
+) -> tuple[bool, list[float], int | None]:
+    """Work in a process of its own.
+
+    Returns:
+        Whether it was killed; when it was started, told of epochs, and ended; the first epoch that it told of.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -97,9 +103,10 @@ def attempt(work: Callable[[Callable[[int], None]], object], moment: Moment | No
         os._exit(0)
     os.close(writer)
     times = [time.monotonic()]
-    done = -1
+    begun, done = None, -1
     while (moment is None or done < moment.epoch) and (news := os.read(reader, 1)):
         done = news[0]
+        begun = done if begun is None else begun
         times.append(time.monotonic())
     if moment is not None:
         time.sleep(moment.delay)
@@ -108,7 +115,7 @@ def attempt(work: Callable[[Callable[[int], None]], object], moment: Moment | No
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status not in (0, -signal.SIGKILL):
         raise RuntimeError(f"the process ended with status {status}")
-    return status != 0, [*times, time.monotonic()]
+    return status != 0, [*times, time.monotonic()], begun
 
 
 def moments(kills: int, times: list[float], chance: random.Random) -> list[Moment]:
@@ -125,21 +132,32 @@ def moments(kills: int, times: list[float], chance: random.Random) -> list[Momen
 def survive(config: RunConfig, folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
     """What came of a run that was killed so often."""
     straight, results = folders(folder / "straight"), folders(folder / "killed")
-    _, times = attempt(lambda progress: run(config, straight, progress=progress))
+    _, times, _ = attempt(lambda progress: run(config, straight, progress=progress))
     survived = writing = 0
+    resumed: list[int] = []  # where those went on that found a checkpoint
+
+    def again(moment: Moment | None = None) -> bool:
+        found = (results.work / config.name / training.CHECKPOINT).exists()
+        killed, _, begun = attempt(lambda progress: run(config, results, progress=progress), moment)
+        if found and begun is not None:
+            resumed.append(begun)
+        return killed
+
     for moment in moments(kills, times, chance):
         killed = False
         while not killed:
             results.path(config).unlink(missing_ok=True)  # the last moment came too late: write it once more
-            killed, _ = attempt(lambda progress: run(config, results, progress=progress), moment)
+            killed = again(moment)
             moment = Moment(moment.epoch, 0.7 * moment.delay)
         survived += 1
         writing += any(results.work.parent.rglob("*.tmp"))
-    attempt(lambda progress: run(config, results, progress=progress))
+    again()
     return {
         "method": config.method,
         "kills": survived,
         "in the middle of writing": writing,
+        "resumed": len(resumed),
+        "began anew": resumed.count(0),
         "same": outcome(config, results) == outcome(config, straight),
     }
 

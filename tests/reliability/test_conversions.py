@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from tests.reliability.memory import needs_proc
+from tests.reliability.memory import anatomy, needs_proc
 from tests.reliability.record import budget, record
 from tests.reliability.test_endurance import held
 
@@ -28,20 +26,6 @@ class Mixed(nn.Module):
         states, _ = self.recurrent(self.attention(x))
         out: Tensor = self.head(states[:, -1])
         return out
-
-
-def anatomy(model: nn.Module) -> list[Any]:
-    """Every module with its class, mode, hooks and attributes, and the order of its children and parameters."""
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_state_dict_hooks", "_state_dict_pre_hooks")
-    contents = ("_modules", "_parameters", "_buffers", "__dict__")
-    return [
-        (
-            (name, type(module), module.training),
-            [len(getattr(module, kind)) for kind in kinds],
-            [list(getattr(module, kind)) for kind in contents],
-        )
-        for name, module in model.named_modules()
-    ]
 
 
 @pytest.mark.slow

@@ -27,6 +27,8 @@ THREADS = (1, 2, 4)
 #: Far above the 32,768 elements from which on torch uses several threads.
 LARGE = (1000, 1000)
 WIDTH, CLASSES = 12, 3
+#: Of a batch: few, and so many that its features, too, are far above that.
+ROWS, MANY = 8, 10_000
 Build = Callable[..., nn.Module]
 
 
@@ -60,12 +62,12 @@ def masks(family: str) -> Tensor:
     return site(torch.ones(LARGE)).detach()  # type: ignore[no-any-return]
 
 
-def trained(build: Build, estimator: str, steps: int) -> Tensor:
+def trained(build: Build, estimator: str, steps: int, rows: int) -> Tensor:
     """All parameters after a few steps, and predictions with them."""
     torch.manual_seed(1)
     model = build(family="gaussian" if "reparameterized" in estimator else "bernoulli")
     objective, optimizer = cd.ELBO(model, estimator), torch.optim.Adam(cd.parameter_groups(model), 1e-2)
-    x, y = torch.randn(8, WIDTH), torch.randint(CLASSES, (8,))
+    x, y = torch.randn(rows, WIDTH), torch.randint(CLASSES, (rows,))
     for _ in range(steps):
         optimizer.zero_grad()
         objective(lambda: -F.cross_entropy(model(x), y, reduction="none")).loss.backward()
@@ -74,10 +76,10 @@ def trained(build: Build, estimator: str, steps: int) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()] + [samples.flatten()])
 
 
-def fingerprints(build: Build, steps: int) -> dict[str, str]:
+def fingerprints(build: Build, steps: int, rows: int = ROWS) -> dict[str, str]:
     """Of the masks of both families, and of a network trained with every estimator."""
     found = {family: masks(family) for family in ("bernoulli", "gaussian")}
-    found |= {name: trained(build, name, steps) for name in names()}
+    found |= {name: trained(build, name, steps, rows) for name in names()}
     return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in found.items()}
 
 
@@ -94,7 +96,7 @@ def test_a_seed_gives_the_same_bits_with_any_number_of_threads() -> None:
     found = []
     for threads in THREADS:
         torch.set_num_threads(threads)
-        found.append(fingerprints(Elementwise, steps))
+        found.append(fingerprints(Elementwise, steps, MANY))
     assert found[0] == found[1] == found[2]
     assert len(set(found[0].values())) > len(names()) // 2  # "auto" and a few others are the same here
     record(
@@ -102,7 +104,12 @@ def test_a_seed_gives_the_same_bits_with_any_number_of_threads() -> None:
         "numerics-threads",
         "Masks, training with every estimator and predictions are the same to the last bit with 1, 2 and 4 threads (of "
         "a network without products of matrices, which torch itself rounds differently).",
-        {"results compared": len(found[0]), "numbers of threads": len(THREADS), "steps of each training": steps},
+        {
+            "results compared": len(found[0]),
+            "numbers of threads": len(THREADS),
+            "steps of each training": steps,
+            "features of a batch": MANY * WIDTH,
+        },
     )
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from tests.reliability.memory import live_tensors, needs_proc, resident
+from tests.reliability.memory import anatomy, live_tensors, needs_proc, resident
 from tests.reliability.record import budget, record
 
 #: MiB that may come and go; one tensor that was kept in each of 10,000 steps would be 7.
@@ -77,14 +77,26 @@ def held(work: Callable[[], object], times: int) -> dict[str, int | float]:
     return figures | {"memory at the start, MiB": round(memory, 1), "memory at the end, MiB": round(after, 1)}
 
 
+def kept(model: nn.Module, work: Callable[[], object], times: int) -> dict[str, int | float]:
+    """What is held, when all modules of the model have the hooks and attributes that they had after the first time."""
+    work()
+    before = anatomy(model)
+    figures = held(work, times)
+    assert anatomy(model) == before
+    return figures
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @needs_proc
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_training(estimator: str) -> None:
     steps = budget(60, 10_000)
-    figures = held(training(chain(ESTIMATORS[estimator]), estimator), steps)
-    claim = f"Training with {estimator} holds as many tensors and as much memory after all steps as before them."
+    model = chain(ESTIMATORS[estimator])
+    figures = kept(model, training(model, estimator), steps)
+    claim = (
+        f"Training with {estimator} holds as many tensors and hooks and as much memory after all steps as before them."
+    )
     record("endurance", f"training-{estimator}", claim, {"steps": steps, **figures})
 
 
@@ -94,8 +106,8 @@ def test_training(estimator: str) -> None:
 @pytest.mark.parametrize(("name", "build"), [("a chain of layers", chain), ("a residual network", Residual)])
 def test_predictions(name: str, build: Callable[[], nn.Module]) -> None:
     count = budget(100, 10_000)
-    figures = held(predicting(build()), count)
-    claim = f"Predictions with {name} hold as many tensors and as much memory after all of them as before."
+    figures = kept(model := build(), predicting(model), count)
+    claim = f"Predictions with {name} hold as many tensors and hooks and as much memory after all of them as before."
     record("endurance", f"predictions-{build.__name__.lower()}", claim, {"predictions": count, **figures})
 
 

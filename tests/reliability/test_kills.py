@@ -29,6 +29,7 @@ def test_at_random_moments(tmp_path: Path) -> None:
     assert [each["method"] for each in ended] == list(METHODS)
     assert [each["kills"] for each in ended] == [kills] * len(METHODS)
     assert all(each["same"] for each in ended)
+    assert all(each["resumed"] and not each["began anew"] for each in ended), ended
     record(
         "interruption",
         "kills-at-random-moments",
@@ -39,6 +40,7 @@ def test_at_random_moments(tmp_path: Path) -> None:
             "kills survived, each run": kills,
             "kills survived, all runs": sum(each["kills"] for each in ended),
             "of these in the middle of writing a file": sum(each["in the middle of writing"] for each in ended),
+            "attempts that found a checkpoint, and went on from it": sum(each["resumed"] for each in ended),
         },
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,40 @@ def test_a_part_without_records_says_so(hook: Any) -> None:
     table, nothing = page.split("\n\n")
     assert "| It held. | inputs: 1,000 | " in table
     assert nothing == "Not tried in full yet."
+
+
+def test_what_did_not_hold_does_not_vanish(hook: Any) -> None:
+    record.keep("files", "files-fuzzed", "It held.", {})
+    assert list(hook.table("files"))[3:] == [
+        "| *files that escape* | did not hold, or was not run | |",
+        "| *files that harm* | did not hold, or was not run | |",
+        "| *files that lie* | did not hold, or was not run | |",
+    ]
+
+
+def test_the_page_expects_what_the_tests_keep(hook: Any) -> None:
+    """Names that depend on a parameter stand for as many as match."""
+    kept = [call for path in sorted((ROOT / "tests").rglob("test_*.py")) for call in calls_of_record(path)]
+    expected = [(part, name) for part, names in hook.EXPECTED.items() for name in names]
+    assert len(kept) > 20
+    for part, pattern in kept:
+        assert any(part == other and re.fullmatch(pattern, name) for other, name in expected), pattern
+    for part, name in expected:
+        assert any(part == other and re.fullmatch(pattern, name) for other, pattern in kept), name
+
+
+def calls_of_record(path: Path) -> Iterator[tuple[str, str]]:
+    """The part and the name, as a pattern, of every record that a file of tests keeps."""
+    source = path.read_text(encoding="utf-8")
+    if "from tests.reliability.record import" not in source:
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "record":
+            part, name = node.args[:2]
+            assert isinstance(part, ast.Constant)
+            pieces = name.values if isinstance(name, ast.JoinedStr) else [name]
+            known = (re.escape(str(piece.value)) if isinstance(piece, ast.Constant) else ".+" for piece in pieces)
+            yield str(part.value), "".join(known)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Numbers at the edges are not only finite: divergences, their gradients and p-values are right."""
+"""Numbers at the edges are not only finite: divergences and their gradients are right, p-values in range and symmetric.
+
+That p-values are right is in tests/test_significance.py, by comparison with scipy.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def test_divergences_and_their_gradients_are_right(family: str) -> None:
     )
 
 
-def test_p_values_are_right_whatever_the_numbers() -> None:
+def test_p_values_are_in_range_and_symmetric_whatever_the_numbers() -> None:
     tried = 0
 
     @thorough(100, 4000)
