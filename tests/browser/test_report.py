@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from contextual_dropout.experiments.results import Results
 from contextual_dropout.report.html import select, write_report
 from tests.browser.layout import cut, overlapping, too_wide
 from tests.report import records
@@ -74,8 +75,8 @@ def cards(report: Page) -> list[dict[str, Any]]:
         verdict, p_value, method = text.split("\n")[:3]
         answer, _, said = verdict.partition(": ")
         p, _, certain = p_value.partition(", ")
-        assert re.fullmatch(r"p (= [\d.]+|< 0\.001)", p)
-        p = p.removeprefix("p = ").replace("p < 0.001", "0")
+        assert re.fullmatch(r"p (= [\d.]+|< 0\.001|< 0\.05)", p)
+        p = p.replace("p < 0.001", "0").removeprefix("p = ").removeprefix("p < ")
         truth = said.removeprefix("wrong, is ") if said != "right" else answer
         found.append({"right": said == "right", "truth": truth, "p": float(p), "certain": certain, "method": method})
     return found
@@ -92,6 +93,14 @@ def test_everything_is_there(report: Page) -> None:
     for figure in drawn(report):
         assert figure.locator(".trace, .point, .box, .bars").count() > 0
     assert report.locator("#e0-s0 canvas").count() == 2 * 24  # clean and noisy
+
+
+def test_an_odd_figure_has_its_row_for_itself(report: Page) -> None:
+    widths = report.locator("#e0-s0 .plots").evaluate(
+        "(plots) => [plots, plots.firstChild, plots.lastChild].map((each) => each.getBoundingClientRect().width)"
+    )
+    assert widths[1] < widths[0] / 2
+    assert widths[2] == widths[0]
 
 
 def test_names_that_are_markup_are_text(report: Page) -> None:
@@ -113,6 +122,11 @@ def test_kinds(report: Page, kind: str) -> None:
     assert p_values == sorted(p_values, reverse=kind == "Most uncertain")
     if kind == "Wrongly certain":
         assert {(card["right"], card["certain"]) for card in found} == {(False, "certain")}
+
+
+@pytest.mark.parametrize(("p", "words"), [(0.04997, "< 0.05"), (0.05003, "= 0.05"), (0.0444, "= 0.044")])
+def test_p_values_in_words_are_on_the_right_side_of_the_threshold(report: Page, p: float, words: str) -> None:
+    assert report.evaluate("([p, threshold]) => inWords(p, p < threshold, threshold)", [p, 0.05]) == words
 
 
 def test_filters_and_sorts(report: Page) -> None:
@@ -171,11 +185,26 @@ def test_light_and_dark(report: Page, scheme: str) -> None:
     assert (max(report.evaluate(brightness)) < 60) == (scheme != "dark")
 
 
+#: Words of a figure that must not meet, by groups.
+WORDS = (".xtick text, .xtitle", ".ytick text, .ytitle", ".legendtext, .annotation-text")
+
+
+def fits(report: Page, figure: str) -> bool:
+    """Whether all words of a figure can be read."""
+    inside = [word for group in WORDS for word in group.split(", ")]
+    return not cut(report, ", ".join(f"#{figure} {word}" for word in inside)) and not any(
+        overlapping(report, group, f"#{figure} .canvas") for group in WORDS
+    )
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_overlaps_or_is_cut(report: Page, width: int) -> None:
     for figure in drawn(report, "figure"):
-        for choice in range(figure.locator("select option").count()):
+        name = str(figure.get_attribute("id"))
+        assert fits(report, name), name
+        for choice in range(1, figure.locator("select option").count()):
             figure.locator("select").select_option(index=choice)
+            assert fits(report, name), (name, choice)
     report.locator("details:not([open]) summary").evaluate_all("all => all.forEach((each) => each.click())")
     assert not too_wide(report)
     for selector, within in {
@@ -186,19 +215,12 @@ def test_nothing_overlaps_or_is_cut(report: Page, width: int) -> None:
         ".card": "",
         ".top > *, svg": ".card",
         "svg text": ".card",
-        ".xtick text": ".canvas",
-        ".ytick text": ".canvas",
-        ".xtitle, .xtick text": ".canvas",
-        ".ytitle, .ytick text": ".canvas",
-        ".legendtext": ".canvas",
         "header .name, #theme": "",
         "tbody td": "details",
     }.items():
         assert not overlapping(report, selector, within), selector
-    shown = (
-        "h1, h2, h3, h4, p, label, select, button, figcaption, .card, .words, .canvas, .xtitle, .ytitle, .xtick text"
-    )
-    assert not cut(report, f"{shown}, .ytick text, .legendtext, .card svg text")
+    shown = "h1, h2, h3, h4, p, label, select, button, figcaption, .card, .words, .canvas, .card svg text"
+    assert not cut(report, shown)
 
 
 POINT = """(path) => {
@@ -249,24 +271,42 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_report(select(["mnist"], root), folder / "page", data).as_uri()
 
 
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of the report of the records that are kept with the code."""
+    folder = tmp_path_factory.mktemp("tracked")
+    return write_report(select(["mnist"], Results(TRACKED, folder / "work")), folder / "page").as_uri()
+
+
+TRACKED = Path(__file__).parents[2] / "experiments/results"
 #: Milliseconds from the start until Plotly has drawn a figure.
 FIRST_FIGURE = """() => new Promise((drawn) => {
   const look = () => (document.querySelector(".main-svg") ? drawn(performance.now()) : requestAnimationFrame(look));
   look();
 })"""
-#: Seconds that a reader may wait on a machine that is busy; on one that is not it should be 3.
-PATIENCE = 15.0
+#: Seconds of work that the page may be until its first figure is drawn. The work is counted, not the wait: on a machine
+#: that does nothing else they are the same, on one that is busy the wait says nothing about the page.
+MOST = 3.0
 
 
-def test_it_is_small_and_soon_drawn(page: Page, full: str, record_property: Callable[[str, object], None]) -> None:
-    size, times = Path(full.removeprefix("file://")).stat().st_size, []
-    for _ in range(3):
-        page.goto("about:blank")  # else it would only scroll
-        page.goto(f"{full}#e0-s0", wait_until="commit")  # at the figures, which are drawn where they are in sight
-        times.append(page.evaluate(FIRST_FIGURE) / 1000)
-    record_property("megabytes of the full report", round(size / 1e6, 2))
-    record_property("seconds to its first figure", [round(each, 2) for each in times])
-    print(f"{size / 1e6:.1f} MB; seconds to the first figure: {', '.join(f'{each:.2f}' for each in times)}")
+@pytest.mark.parametrize("of", ["full", "tracked"])
+def test_it_is_small_and_soon_drawn(
+    page: Page, of: str, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
+    address: str = request.getfixturevalue(of)
+    size, work, waits = Path(address.removeprefix("file://")).stat().st_size, [], []
+    for _ in range(5):
+        opened = page.context.new_page()  # each starts from nothing, as for somebody who opens the file
+        chromium = page.context.new_cdp_session(opened)
+        chromium.send("Performance.enable", {"timeDomain": "threadTicks"})  # of the processor, not of the clock
+        opened.goto(f"{address}#e0-s0", wait_until="commit")  # at the figures, which are drawn where they are in sight
+        waits.append(opened.evaluate(FIRST_FIGURE) / 1000)
+        metrics = {each["name"]: each["value"] for each in chromium.send("Performance.getMetrics")["metrics"]}
+        work.append(metrics["TaskDuration"])
+        opened.close()
+    said = {"megabytes": round(size / 1e6, 2), "work": [round(each, 2) for each in work]}
+    said["seconds"] = [round(each, 2) for each in waits]
+    record_property(f"the {of} report until its first figure", said)
+    print(of, said)
     assert size < 15e6
-    assert 0 < min(times) < PATIENCE
-    expect(page.locator("#e0-s0-gallery .card").first).to_be_visible()
+    assert 0 < min(work) < MOST

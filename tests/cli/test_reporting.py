@@ -82,3 +82,11 @@ def test_records_and_curves_are_enough_for_the_figures(tmp_path: Path) -> None:
     text = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert text.count("<figure ") == 6
     assert "class='gallery'" not in text
+
+
+def test_help_promises_no_download() -> None:
+    """The report only reads; other commands fetch what they lack."""
+    words = {name: " ".join(CliRunner().invoke(app, [name, "--help"]).output.split()) for name in ("report", "inspect")}
+    assert "--data" in words["report"]
+    assert "download" not in words["report"]
+    assert "download" in words["inspect"]

@@ -218,7 +218,10 @@ def inspect(
     noise: Annotated[float | None, typer.Option(help="Noise on test images; as in training without it.", min=0)] = None,
     data: DataDirectory = None,
 ) -> None:
-    """Draw the most uncertain test images of trained networks, and Q-Q plots of what their t-tests take for normal."""
+    """Draw the most uncertain test images of trained networks, and Q-Q plots of what their t-tests take for normal.
+
+    Of runs on questions about images (easy-vqa, vqa) it draws panels: images and questions, and the probable answers.
+    """
     from contextual_dropout.cli.inspection import inspect_runs
 
     inspect_runs(runs, output, count, noise, data, console)
@@ -238,7 +241,10 @@ def report(
     ] = Path("report"),
     records: Records = Path("experiments/results"),
     work: Work = Path("runs"),
-    data: DataDirectory = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the data sets, for the gallery; else CONTEXTUAL_DROPOUT_DATA or the cache."),
+    ] = None,
 ) -> None:
     """Write one HTML page of tables, interactive figures and a gallery of examples; it needs no network.
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from contextual_dropout.prediction import MultilabelPrediction
+from contextual_dropout.prediction import MultilabelPrediction, Prediction
 from contextual_dropout.report.html import gallery as module
 from contextual_dropout.report.html.gallery import chosen, gallery
 from contextual_dropout.report.html.images import COLUMNS, LARGEST, LEVELS, sheet, small
@@ -83,10 +83,21 @@ def test_cards_say_what_was_predicted() -> None:
         assert card["right"] == (card["answer"] == card["truth"])
         assert card["p"] == pytest.approx(prediction.p_value[row].item(), rel=1e-2)
         assert card["confidence"] == pytest.approx(prediction.confidence[row].item(), rel=1e-2)
-        assert ("wrong" in card["kinds"]) <= (not card["right"] and card["p"] < 0.05)
+        assert card["certain"] == bool(prediction.certain(0.05)[row])
+        assert ("wrong" in card["kinds"]) <= (not card["right"] and card["certain"])
         boxes = np.array(card["boxes"])
         expected = np.quantile(prediction.samples[:, row].numpy(), [0, 0.25, 0.5, 0.75, 1], axis=0).T
         np.testing.assert_allclose(boxes[:, 1:] / 1000, expected, atol=6e-4)
+
+
+def test_what_is_hardly_certain_is_called_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two digits it is 0.05, which is not below 0.05."""
+    monkeypatch.setattr(
+        Prediction, "p_value", property(lambda self: torch.full(self.label.shape, 0.04997, dtype=torch.float64))
+    )
+    cards = gallery({"concrete": kept()}, LABELS_OF, shown())["cards"]
+    assert {(card["p"], card["certain"]) for card in cards} == {(0.04997, True)}
+    assert any("wrong" in card["kinds"] for card in cards)
 
 
 def test_cards_have_their_own_images() -> None:

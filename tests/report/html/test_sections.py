@@ -85,8 +85,8 @@ def test_without_predictions_there_are_the_figures_of_records(results: Results, 
     assert found.gallery is None
     (note,) = found.notes
     assert note == (
-        "Figures of predictions and the gallery are left out: neither curves nor predictions at noise-1 are kept here "
-        "(runs keep them in their work folder, which --work names)."
+        "Figures of predictions and the gallery are left out: neither curves nor predictions at noise of sd 1 are kept "
+        "here (runs keep them in their work folder, which --work names)."
     )
     assert found.with_lines == {}
 
@@ -106,10 +106,10 @@ def test_without_predictions_curves_beside_the_records_are_drawn(
     assert of_curves.gallery == of_predictions.gallery
     assert alone.gallery is None
     (note,) = alone.notes
-    assert note.startswith("The gallery is left out: predictions at noise-1 are not kept here")
+    assert note.startswith("The gallery is left out: predictions at noise of sd 1 are not kept here")
     assert "; and the data set mnist is not on this machine" in note
     (note,) = section(results, data).notes
-    assert note.startswith("The gallery is left out: predictions at noise-1 are not kept here")
+    assert note.startswith("The gallery is left out: predictions at noise of sd 1 are not kept here")
 
 
 def test_curves_of_another_configuration_are_not_taken(results: Results, data: Path, two: Two) -> None:
@@ -147,7 +147,7 @@ def test_where_all_is_missing_both_reasons_are_told(results: Results, two: Two, 
     """Who gets the data set would else find that nothing has changed."""
     shutil.rmtree(results.work)
     (note,) = section(results, tmp_path / "nowhere").notes
-    assert "are left out: neither curves nor predictions at noise-1 are kept here (" in note
+    assert "are left out: neither curves nor predictions at noise of sd 1 are kept here (" in note
     assert "; and the data set mnist is not on this machine: name its folder with --data" in note
 
 
@@ -168,7 +168,7 @@ def test_methods_without_predictions_are_named_once(results: Results, data: Path
         same = (results.records / "mnist" / "noisy" / "contextual-bernoulli" / "seed-0.json").read_text()
         path.write_text(same.replace("contextual-bernoulli", method))
     (note,) = section(results, data).notes
-    assert "of MC Gaussian, Concrete: left out of the figures of predictions" in note
+    assert note.startswith("Neither curves nor predictions at noise of sd 1 are kept here of MC Gaussian; Concrete:")
 
 
 def test_runs_on_other_examples_are_told(results: Results, data: Path, two: Two, examples: Examples) -> None:

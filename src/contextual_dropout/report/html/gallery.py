@@ -109,12 +109,11 @@ def _first(order: list[int], truths: list[int], first: int, per_class: int) -> l
 def _cards(predicted: Predicted, found: dict[int, list[str]], shown: Shown) -> list[dict[str, Any]]:
     """The examples of a method; a box is a class and five numbers in thousandths, the lowest sample to the highest."""
     prediction = predicted.prediction
-    answers, confidences = prediction.label, prediction.confidence
+    answers, confidences, p_values = prediction.label, prediction.confidence, prediction.p_value
     cards = []
     for example, kinds in found.items():
         truth = int(shown.truths[example])
         box = (1000 * prediction.samples[:, example].quantile(_QUARTERS, 0)).round().int()  # (5, C)
-        p_value, confidence = rounded([prediction.p_value[example].item(), confidences[example].item()], 3)
         classes = shown_classes(prediction.mean[example], truth if truth >= 0 else int(answers[example]))
         cards.append(
             {
@@ -123,8 +122,9 @@ def _cards(predicted: Predicted, found: dict[int, list[str]], shown: Shown) -> l
                 "truth": truth,
                 "answer": int(answers[example]),
                 "right": bool(predicted.correct[example] >= RIGHT),
-                "p": p_value,
-                "confidence": confidence,
+                "p": rounded([p_values[example].item()], 6)[0],
+                "certain": bool(p_values[example] < CERTAIN),
+                "confidence": rounded([confidences[example].item()], 3)[0],
                 "boxes": [[index, *box[:, index].tolist()] for index in classes],
                 **({"text": shown.texts[example]} if shown.texts else {}),
             }

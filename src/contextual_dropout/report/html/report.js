@@ -60,11 +60,16 @@ function redraw() {
   drawn.forEach(draw);
 }
 
-const sight = new IntersectionObserver((entries) => {
-  entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
-    sight.unobserve(entry.target);
-    draw(entry.target);
-  });
+// One at a time, each painted before the next is begun: nobody waits for figures further down.
+const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+
+const sight = new IntersectionObserver(async (entries) => {
+  const figures = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+  figures.forEach((figure) => sight.unobserve(figure));
+  for (const figure of figures) {
+    await draw(figure);
+    await painted();
+  }
 }, { rootMargin: "300px" });
 
 document.querySelectorAll(".plot").forEach((figure) => {
@@ -124,8 +129,11 @@ function shape(parent, tag, attributes, text) {
   return element;
 }
 
-function inWords(p) {
-  return p < 0.001 ? "< 0.001" : `= ${Number(p.toPrecision(2))}`;
+// To two digits; where that would make it as large as the threshold, it is below it in words.
+function inWords(p, certain, threshold) {
+  if (p < 0.001) return "< 0.001";
+  const shown = Number(p.toPrecision(2));
+  return certain && shown >= threshold ? `< ${threshold}` : `= ${shown}`;
 }
 
 // Probabilities from 0 to 1 over the classes; a box is a class and five numbers in thousandths.
@@ -186,8 +194,7 @@ async function gallery(element, data) {
     if (card.text) add(words, "div", card.text, "question");
     const answer = card.right ? "right" : `wrong, is ${truth}`;
     add(words, "div", `${data.classes[card.answer]}: ${answer}`, `verdict ${card.right ? "right" : "wrong"}`);
-    const certain = card.p < data.threshold ? "certain" : "not certain";
-    add(words, "div", `p ${inWords(card.p)}, ${certain}`);
+    add(words, "div", `p ${inWords(card.p, card.certain, data.threshold)}, ${card.certain ? "certain" : "not certain"}`);
     const by = add(words, "div", "", "by");
     add(by, "span", "", "dot");
     by.append(method.label);

@@ -89,11 +89,14 @@ def _examples(runs: Runs, data: Path | None) -> tuple[Examples | None, str]:
 def _unkept(runs: Runs, curves: bool) -> str:
     """What is missing where no run kept its predictions; there may be curves of them beside the records."""
     what = (
-        f"predictions at {runs.own_noise} are not"
-        if curves
-        else f"neither curves nor predictions at {runs.own_noise} are"
+        f"predictions at {_noise(runs)} are not" if curves else f"neither curves nor predictions at {_noise(runs)} are"
     )
     return f"{what} kept here ({_FOLDER})"
+
+
+def _noise(runs: Runs) -> str:
+    """That of training, in words."""
+    return f"noise of sd {runs.own_noise.removeprefix('noise-')}"
 
 
 def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, notes: list[str]) -> list[Kept]:
@@ -112,8 +115,8 @@ def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, not
             lost.append(f"{each.label}: predictions of the seeds {', '.join(map(str, missing))} are not kept here.")
     if found and without:
         lost.append(
-            f"No predictions at {noise} are kept here of {', '.join(without)}: left out of the figures of predictions "
-            f"and the gallery ({_FOLDER})."
+            f"Neither curves nor predictions at {_noise(runs[0])} are kept here of {'; '.join(without)}: left out of "
+            f"the figures of predictions and the gallery ({_FOLDER})."
         )
     notes += lost
     return found
@@ -135,7 +138,7 @@ def _add_gallery(
 ) -> None:
     """Of the methods with several samples, if their predictions are kept and there is something to be seen of them."""
     if single := [each.label for each in kept if not each.curves.p_values]:
-        section.notes.append(f"One sample, hence no p-values and no place in the gallery: {', '.join(single)}.")
+        section.notes.append(f"One sample, hence no p-values and no place in the gallery: {'; '.join(single)}.")
     sampled = [each for each in kept if each.curves.p_values]
     predicted = {each.method: each.predicted for each in sampled if each.predicted is not None}
     if not predicted or examples is None:
@@ -147,7 +150,7 @@ def _add_gallery(
         section.notes.append(f"The gallery is left out: {unseen}.")
         return
     if absent := [each.label for each in sampled if each.predicted is None]:
-        section.notes.append(f"Not in the gallery, as their predictions are not kept here: {', '.join(absent)}.")
+        section.notes.append(f"Not in the gallery, as their predictions are not kept here: {'; '.join(absent)}.")
     section.gallery = gallery(predicted, section.methods, shown)
     section.caption = _caption(list(predicted.values()), shown, config_of(runs).noise_sd)
 
