@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from contextual_dropout.data.vqa import answer_accuracy, capped
@@ -66,3 +69,22 @@ def test_every_panel_has_question_people_answers_and_p_values() -> None:
         assert text.get_color() == COLOURS[word]
     assert [text.get_text() for text in texts[1]][1] == "truth: red"
     assert len(texts[2]) == len(texts[1]) + 1  # a long question takes two lines
+
+
+def test_nothing_is_cut_and_no_text_runs_into_an_image() -> None:
+    """With the methods of the experiment, whose names are long."""
+    names = ("mc-bernoulli", "contextual-bernoulli-independent", "contextual-bernoulli-constant", "contextual-gaussian")
+    predictions = {name: Prediction(torch.full((20, 4, 2), 0.5, dtype=torch.float64)) for name in names}
+    accuracy = {name: torch.zeros(4) for name in names}
+    asked = Asked(torch.rand(4, 3, 8, 8), ["what is it?"] * 4, [AGREED] * 4, ("rectangle", "triangle"), accuracy)
+    figure = questions(asked, predictions, [0, 1, 2, 3], "Title")
+    FigureCanvasAgg(figure).draw()
+    images = [axes.get_window_extent() for axes in figure.axes if axes.images]
+    texts = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
+    assert all(image.width > 0.1 * figure.bbox.width for image in images)
+    for text in texts:
+        assert 0 <= text.x0 < text.x1 <= figure.bbox.width
+        assert 0 <= text.y0 < text.y1 <= figure.bbox.height
+        assert not any(text.overlaps(image) for image in images)
+    heights = sorted((text.y0, text.y1) for text in texts if text.x0 < figure.bbox.width / 2)
+    assert all(below[1] <= above[0] + 1 for below, above in itertools.pairwise(heights))

@@ -21,8 +21,12 @@ from contextual_dropout.report.table import p_in_words
 
 __all__ = ["Asked", "questions", "verdict"]
 
-#: Inches of an example's height, and how many share a line.
+#: Inches of an example's height at least, and how many stand side by side.
 HEIGHT, ACROSS = 1.9, 2
+#: Inches of a line's height, and characters that it may have.
+LINE, ACROSS_LINE = 0.15, 50
+#: Text, colour, weight.
+Line = tuple[str, str, str]
 #: The paper's rule: (accurate, certain) -> a word, where people agree on an answer, and where they do not.
 CLEAR = {(True, True): "good", (True, False): "average", (False, False): "average", (False, True): "bad"}
 UNCLEAR = {**CLEAR, (True, True): "average", (True, False): "good"}
@@ -83,33 +87,43 @@ def questions(
         title: above everything.
         threshold: a p-value below it is called certain.
     """
-    lines = -(-len(rows) // ACROSS)
-    figure = Figure(figsize=(1.3 * WIDTH, 0.4 + HEIGHT * lines), layout="constrained")
+    texts = [_text(asked, predictions, row, threshold) for row in rows]
+    most = max(map(len, texts), default=0)
+    high = -(-len(rows) // ACROSS)
+    figure = Figure(figsize=(1.3 * WIDTH, 0.4 + max(HEIGHT, LINE * most) * high), layout="constrained")
     with matplotlib.rc_context({"font.size": 7}):
-        grid = figure.subplots(lines, 2 * ACROSS, squeeze=False, width_ratios=[1.0, 1.9] * ACROSS)
+        grid = figure.subplots(high, 2 * ACROSS, squeeze=False, width_ratios=[1.0, 1.9] * ACROSS)
         panels = grid.reshape(-1, 2)
-        for (left, right), row in zip(panels, rows, strict=False):
+        for (left, right), row, text in zip(panels, rows, texts, strict=False):
             picture(left, asked.images[row], "")
-            _write(right, asked, predictions, row, threshold)
+            _write(right, text, most)
         for axes in panels[len(rows) :].flat:
             axes.set_axis_off()
     figure.suptitle(title, fontsize=8.5)
     return figure
 
 
-def _write(axes: Axes, asked: Asked, predictions: dict[str, Classification], row: int, threshold: float) -> None:
-    """Text, line by line from the top."""
-    axes.set_axis_off()
+def _text(asked: Asked, predictions: dict[str, Classification], row: int, threshold: float) -> list[Line]:
+    """The question, what people say, and what every method does."""
     humans = asked.humans[row]
     people = ", ".join(f"{answer} ({count})" for answer, count in Counter(humans).most_common(4))
     people = f"people: {people}" if len(humans) > 1 else f"truth: {humans[0]}"
-    lines = [(line, "black", "bold") for line in textwrap.wrap(asked.questions[row], 38)[:2]]
-    lines += [(line, "#555555", "normal") for line in textwrap.wrap(people, 44)[:2]]
+    lines: list[Line] = [(line, "black", "bold") for line in textwrap.wrap(asked.questions[row], 38)[:2]]
+    lines += [(line, "#555555", "normal") for line in textwrap.wrap(people, ACROSS_LINE)[:2]]
     for method, prediction in predictions.items():
         p_value = float(prediction.p_value[row])
         word = verdict(float(asked.accuracy[method][row]), p_value < threshold, humans)
         answer = asked.answers[int(prediction.label[row])]
-        lines.append((f"{label(method)}: {answer}, p {p_in_words(p_value)} ({word})", COLOURS[word], "normal"))
+        said = f"{label(method)}: {answer}, p {p_in_words(p_value)} ({word})"
+        wrapped = textwrap.wrap(said, ACROSS_LINE, subsequent_indent="    ")
+        lines += [(line, COLOURS[word], "normal") for line in wrapped]
+    return lines
+
+
+def _write(axes: Axes, lines: Sequence[Line], most: int) -> None:
+    """Line by line from the top, with room for so many."""
+    axes.set_axis_off()
     for number, (text, colour, weight) in enumerate(lines):
-        height = 0.98 - number / max(9, len(lines))
-        axes.text(0, height, text, color=colour, fontweight=weight, va="top", transform=axes.transAxes, clip_on=False)
+        height = 0.98 - number / max(9, most)
+        written = axes.text(0, height, text, color=colour, fontweight=weight, va="top", transform=axes.transAxes)
+        written.set_in_layout(False)  # else long lines would leave no room for the images
