@@ -116,6 +116,25 @@ def test_everything_is_there_and_nothing_is_cut(opened: Page, width: int) -> Non
     expect(opened.locator("#summary")).to_be_visible(visible=width == 390)
 
 
+@pytest.mark.parametrize(("p", "words"), [(0.04997, "< 0.05"), (0.05003, "= 0.05"), (0.0444, "= 0.044")])
+def test_p_values_in_words_are_on_the_right_side_of_the_threshold(opened: Page, p: float, words: str) -> None:
+    assert opened.evaluate("([p, threshold]) => inWords(p, p < threshold, threshold)", [p, 0.05]) == words
+
+
+HEIGHTS = """(bars) => {
+    const layer = { label: "a", bars, usual: [], mean: 0.5, low: 0, high: 1 };
+    const hills = keepPlots({ kept: [layer] }).querySelectorAll(".hill");
+    return Array.from(hills, (hill) => Number(hill.getAttribute("height")));
+}"""
+
+
+def test_few_units_show_beside_many(opened: Page) -> None:
+    """Heights are square roots of the counts; where there is no unit there is no bar."""
+    tall, low, lowest = opened.evaluate(HEIGHTS, [400, 100, 0, 4])
+    assert low == pytest.approx(tall / 2)
+    assert lowest == pytest.approx(tall / 10)
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_drawing_changes_the_prediction(opened: Page) -> None:
     slide(opened, "noise", 0)

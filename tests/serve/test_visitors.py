@@ -63,6 +63,7 @@ def server(digits: Path) -> Iterator[tuple[str, int]]:
         while found is None and (line := process.stdout.readline()):
             found = re.search(r"http://\S+", line)
         assert found, process.stderr.read()
+        assert found[0].startswith("http://127.0.0.1:")  # nobody else's machine is let in unasked
         yield found[0], process.pid
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == ""  # no traceback, no warning

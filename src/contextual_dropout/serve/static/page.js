@@ -95,7 +95,7 @@ function card(answer) {
   if (answer.certain !== null) {
     badge.classList.add(answer.certain ? "certain" : "doubt");
     badge.textContent = answer.certain ? "certain" : "not certain";
-    const p = element("span", "p", `p-value ${inWords(answer.p_value)}`);
+    const p = element("span", "p", `p-value ${inWords(answer.p_value, answer.certain, state.about.threshold)}`);
     figures.prepend(p, " · ");
   }
   const verdict = element("div", "verdict", what, element("div", "", badge, figures));
@@ -113,8 +113,11 @@ function inShort(answer) {
   return element("span", "short", `${answer.method}: `, element("b", "", answer.name), " ", verdict);
 }
 
-function inWords(p) {
-  return p < 0.001 ? "< 0.001" : `= ${Number(p.toPrecision(2))}`;
+// To two digits; where that would make it as large as the threshold, it is below it in words.
+function inWords(p, certain, threshold) {
+  if (p < 0.001) return "< 0.001";
+  const shown = Number(p.toPrecision(2));
+  return certain && shown >= threshold ? `< ${threshold}` : `= ${shown}`;
 }
 
 function drawSeen([channels, height, width], pixels) {
@@ -186,7 +189,7 @@ function keepPlots(answer) {
     const group = svg.appendChild(shape("g", {}));
     const hills = (bars, look) => bars.forEach((count, bar) => {
       const [x, width] = [at(bar / bars.length), at(1 / bars.length) - at(0)];
-      const height = Math.max(1, (count / most) * (high - 6));
+      const height = Math.max(1, Math.sqrt(count / most) * (high - 6)); // few units show beside many
       if (count) group.append(shape("rect", { class: look, x, y: base - height, width, height }));
     });
     hills(layer.usual, "usual");
