@@ -19,7 +19,8 @@ from playwright.sync_api import Page, expect
 
 import contextual_dropout
 from contextual_dropout.cli.app import app
-from tests.docs.test_text import CODE
+from tests.browser.layout import cut, too_wide
+from tests.docs.test_text import CODE, TEXTS
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = ("baselines", "data", "data.vqa", "estimators", "metrics", "models", "schedules", "significance")
@@ -88,6 +89,14 @@ def test_what_the_text_imports_is_documented(inventory: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
+def test_what_the_text_names_is_documented(inventory: dict[str, str]) -> None:
+    """Classes and functions by their full names; of modules the pages say what they are for."""
+    named = {name for text in TEXTS.values() for name in re.findall(r"`(contextual_dropout\.[\w.]+\w)", text)}
+    assert "contextual_dropout.sequence.SequenceDropout" in named
+    assert {name for name in named if name.rpartition(".")[2][0].isupper()} <= set(inventory)
+
+
+@pytest.mark.slow
 def test_every_command_is_documented(site: Path) -> None:
     page = (site / "api/commands.html").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
@@ -114,6 +123,17 @@ def test_no_line_of_code_is_cut(site: Path, page: Page, name: str) -> None:
     """At 1280 pixels: a comment that one must scroll to is not read."""
     page.goto((site / f"{name}.html").as_uri())
     assert page.locator("pre code").evaluate_all("all => all.filter((e) => e.scrollWidth > e.clientWidth).length") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390])
+@pytest.mark.parametrize("name", ["index", "how-it-works", "estimators", "predicting", "report", "api/index"])
+def test_pages_fit_on_a_phone(site: Path, page: Page, name: str, width: int) -> None:
+    """Wide tables, equations and code scroll by themselves; the page does not."""
+    page.goto((site / f"{name}.html").as_uri())
+    expect(page.locator("h1").first).to_be_visible()
+    assert not too_wide(page)
+    assert not cut(page, "article h1, article h2, article p, article li, article img")
 
 
 @pytest.mark.slow
