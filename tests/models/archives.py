@@ -69,3 +69,16 @@ def _taken_apart(archive: bytes) -> tuple[bytes, bytes]:
     """The parts, and the list of them."""
     size, start = struct.unpack_from("<II", archive, archive.rindex(b"PK\5\6") + 12)
     return archive[:start], archive[start : start + size]
+
+
+def slow_key(depth: int = 60, new: bool = True) -> bytes:
+    """A dictionary whose key is a tuple of one tuple twice, which is one of another twice, and so on."""
+    tuples = b"".join(b"h" + bytes([n, *b"\x86q", n + 1]) for n in range(depth))  # of what was made last, twice
+    pickled = b"\x80\x02}()q\x00" + tuples + b"K\x01u."
+    if not new:
+        return pickled
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved({}))) as source, zipfile.ZipFile(file, "w") as target:
+        for member in source.infolist():
+            target.writestr(member.filename, pickled if member.filename.endswith(".pkl") else source.read(member))
+    return file.getvalue()

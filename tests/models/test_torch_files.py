@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from contextual_dropout.models.torch_files import read_torch
-from tests.models.archives import Reserve, laughing, packed_again, saved, two_faced
+from tests.models.archives import Reserve, laughing, packed_again, saved, slow_key, two_faced
 
 
 def refused(path: Path, content: bytes, message: str) -> None:
@@ -87,6 +87,18 @@ def test_a_few_bytes_that_stand_for_many_values_are_refused(
 ) -> None:
     """Whoever copies or shows them would never come to an end."""
     refused(tmp_path / "f", saved(content, _use_new_zipfile_serialization=new), message)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_key_that_takes_hours_to_hash_is_refused(tmp_path: Path, new: bool) -> None:
+    refused(tmp_path / "f", slow_key(new=new), r"a tuple of \d+ values, more than")
+
+
+def test_a_short_key_is_hashed(tmp_path: Path) -> None:
+    """The same file with fewer tuples is sound: what is refused is their number."""
+    (tmp_path / "f").write_bytes(slow_key(depth=3))
+    pair = ((), ())
+    assert read_torch(tmp_path / "f") == {((pair, pair), (pair, pair)): 1}
 
 
 def test_values_that_are_shared_are_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from contextual_dropout.experiments.networks import FILE
-from tests.models.archives import Reserve, laughing, packed_again, saved, two_faced
+from tests.models.archives import Reserve, laughing, packed_again, saved, slow_key, two_faced
 from tests.reliability.data_lies import Lies
 from tests.reliability.mutations import in_safetensors, in_zip
 from tests.reliability.run_loaders import CONFIG, network_file, sites_file
@@ -68,6 +68,7 @@ QUICK: Lies = {
     "a record of a million brackets": ("record", lambda: {RECORD: b"[" * 10**6}),
     "a record with a number of 10,000 digits": ("record", lambda: {RECORD: b"9" * 10_000}),
     "a checkpoint that asks for 1 GB": ("checkpoint", lambda: {"f": saved({"digest": Reserve()})}),
+    "a checkpoint whose key takes hours to hash": ("checkpoint", lambda: {"f": slow_key()}),
     "a checkpoint that unpacks to 400 MB": ("checkpoint", lambda: {"f": packed_again(saved(torch.zeros(10**8)))}),
     "a checkpoint of a billion numbers": ("checkpoint", lambda: {"f": stretched()}),
     "a checkpoint in which torch would find 400 MB": (

@@ -3,7 +3,7 @@
 ``torch.load(weights_only=True)`` runs no code of a file. But it does not look at checksums, inflates what is compressed
 without a limit, finds other parts in a crafted archive than Python does, lets a pickle ask for a ``bytearray`` of any
 size, and lets a few bytes stand for any number of values. So it is given an archive that is packed here, of parts that
-were looked at, and what it gives back is counted.
+were looked at, and what it gives back is counted; tuples, whose hash takes as long as they are, before it gets them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import io
 import mmap
 import os
+import pickletools
 import warnings
 import zipfile
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ __all__ = ["VALUES_PER_BYTE", "read_torch"]
 
 #: Files of more values, wherever one stands or is repeated by a stride of 0, are refused; a value takes a byte or more.
 VALUES_PER_BYTE = 4
+#: How many pickles the files have that torch wrote before version 1.6, before their numbers.
+OLD_PICKLES = 5
+_MARK = 0
 
 
 def read_torch(path: str | os.PathLike[str]) -> Any:
@@ -45,7 +49,14 @@ def read_torch(path: str | os.PathLike[str]) -> Any:
         if content.find(b"bytearray") >= 0:
             raise ValueError("it asks for memory of its own, a bytearray, which no tensor needs")
         size, archive = len(content), content[:4] == b"PK\3\4"  # by which torch tells it, too
-    source = _packed_anew(path, size) if archive else path  # what torch wrote before version 1.6 is none
+    if archive:
+        source: io.BytesIO | Path = _packed_anew(path, size)
+    else:  # what torch wrote before version 1.6
+        source = path
+        with path.open("rb") as file:
+            for _ in range(OLD_PICKLES):
+                if file.peek(1):
+                    _check_tuples(file, VALUES_PER_BYTE * size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch warns of (a TorchScript archive), it refuses right after
         state = torch.load(source, map_location="cpu", weights_only=True)
@@ -65,9 +76,38 @@ def _packed_anew(path: Path, size: int) -> io.BytesIO:
         if not stored or sum(member.file_size for member in members) > size:
             raise zipfile.BadZipFile("its parts are compressed, or overlap, as torch never writes them")
         for member in members:
-            target.writestr(member.filename, archive.read(member))  # of which it compares the checksum
+            content = archive.read(member)  # of which it compares the checksum
+            if member.filename.endswith(".pkl"):
+                _check_tuples(io.BytesIO(content), VALUES_PER_BYTE * size)
+            target.writestr(member.filename, content)
     packed.seek(0)
     return packed
+
+
+def _check_tuples(pickled: IO[bytes], most: int) -> None:
+    """Refuse a pickle with a tuple of more values, what is shared being counted wherever it stands.
+
+    As the key of a dictionary, a tuple of itself twice, forty times over, would take hours to hash.
+    """
+    stack: list[int] = []  # how many values each object is, as far as tuples go; a mark is 0
+    memo: dict[Any, int] = {}
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if "PUT" in opcode.name or opcode.name == "MEMOIZE":
+            memo[len(memo) if argument is None else argument] = stack[-1]
+            continue
+        if "GET" in opcode.name:
+            stack.append(memo[argument])
+            continue
+        taken, before = [], opcode.stack_before
+        if pickletools.markobject in before or (opcode.name == "POP" and stack[-1] == _MARK):
+            while (each := stack.pop()) != _MARK:
+                taken.append(each)
+            before = before[: before.index(pickletools.markobject)] if opcode.name != "POP" else []
+        taken += [stack.pop() for _ in before]
+        values = 1 + sum(taken) if "TUPLE" in opcode.name else 1
+        if values > most:
+            raise ValueError(f"it has a tuple of {values} values, more than a file of its size has")
+        stack += [_MARK if each is pickletools.markobject else values for each in opcode.stack_after]
 
 
 def _count(value: Any, known: dict[int, int]) -> int:
