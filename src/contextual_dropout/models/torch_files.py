@@ -87,7 +87,8 @@ def _packed_anew(path: Path, size: int) -> io.BytesIO:
 def _check_tuples(pickled: IO[bytes], most: int) -> None:
     """Refuse a pickle with a tuple of more values, what is shared being counted wherever it stands.
 
-    As the key of a dictionary, a tuple of itself twice, forty times over, would take hours to hash.
+    As the key of a dictionary, a tuple of one tuple twice, of one twice, and so on forty times, takes hours to hash.
+    The unpickler of torch has no other way than the memo to have something twice.
     """
     stack: list[int] = []  # how many values each object is, as far as tuples go; a mark is 0
     memo: dict[Any, int] = {}
@@ -99,10 +100,10 @@ def _check_tuples(pickled: IO[bytes], most: int) -> None:
             stack.append(memo[argument])
             continue
         taken, before = [], opcode.stack_before
-        if pickletools.markobject in before or (opcode.name == "POP" and stack[-1] == _MARK):
+        if pickletools.markobject in before:
             while (each := stack.pop()) != _MARK:
                 taken.append(each)
-            before = before[: before.index(pickletools.markobject)] if opcode.name != "POP" else []
+            before = before[: before.index(pickletools.markobject)]
         taken += [stack.pop() for _ in before]
         values = 1 + sum(taken) if "TUPLE" in opcode.name else 1
         if values > most:
