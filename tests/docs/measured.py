@@ -55,12 +55,26 @@ PAIR = {"contextual": "the same, one draw of the noise", "frozen": "that draw, c
 #: The networks of the cost table, with the batches that were timed.
 NETWORKS = {"resnet18": "ResNet-18, 224 pixels, batch 16", "wrn-28-10": "WRN-28-10, 32 pixels, batch 8"}
 
+#: Sites on attention weights, by their names.
+ATTENTION = re.compile(r"(^|\.)(attention|guided)\.dropout\b")
+ATTENTION_FIGURES = ["seeds", "accuracy", "PAvPU(.05)", "log-likelihood", "sd over samples¹"]
+ATTENTION_NETWORKS = {"easy-vqa-cpu": "easy-VQA, MCAN", "vit-cpu": "Fashion-MNIST, ViT"}
+ATTENTION_METHODS = {
+    "mc-bernoulli": "MC",
+    "mc-gaussian": "Gaussian",
+    "concrete": "concrete",
+    "contextual-bernoulli": "contextual Bernoulli, sampled ARM",
+    "contextual-bernoulli-constant": "the same, the paper's constant context",
+    "contextual-bernoulli-independent": "constant context, independent ARM, as in the paper",
+    "contextual-gaussian": "contextual Gaussian",
+}
+
 Figures = dict[str, float | None]
 
 
-def records(method: str) -> list[dict[str, Any]]:
-    """Of noisy MNIST, one for each seed."""
-    paths = sorted((ROOT / "experiments/results/mnist/noisy" / method).glob("seed-*.json"))
+def records(method: str, setting: str = "mnist/noisy") -> list[dict[str, Any]]:
+    """Of a method, one for each seed."""
+    paths = sorted((ROOT / "experiments/results" / setting / method).glob("seed-*.json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
@@ -180,6 +194,42 @@ def attention() -> Iterator[str]:
     yield from table(["variant", "sites", "parameters", "paper", "step, relative"], body)
 
 
+def attention_row(method: str, setting: str) -> list[str]:
+    """Accuracy, PAvPU, log-likelihood, and how far keep probabilities of attention sites vary over samples."""
+    found = records(method, setting)
+    tests = [next(iter(record["test"].values())) for record in found]
+    vary = [
+        statistics.mean(site["sd_over_samples"] for name, site in sites.items() if ATTENTION.search(name))
+        for record in found
+        if (sites := record.get("contextuality", {}).get("sites"))
+    ]
+    return [
+        str(len(found)),
+        shown([test["accuracy"] for test in tests], 2),
+        shown([test["pavpu"]["0.05"]["value"] for test in tests], 2),
+        shown([test["log_likelihood"] for test in tests], 3),
+        shown(vary, 4),
+    ]
+
+
+def contexts() -> Iterator[str]:
+    """What a site on attention weights reads, on a validation split."""
+    names = ("entropy", "queries", "scores", "weights")
+    body = [[f'`"{name}"`', *attention_row(name, "easy-vqa-contexts/noisy")] for name in names]
+    yield from table(["context", *ATTENTION_FIGURES], body)
+
+
+def attention_runs() -> Iterator[str]:
+    """The methods on networks with attention."""
+    body = [
+        [f"{network}, {setting}", words, *attention_row(method, f"{name}/{setting}")]
+        for name, network in ATTENTION_NETWORKS.items()
+        for setting in ("noisy", "original")
+        for method, words in ATTENTION_METHODS.items()
+    ]
+    yield from table(["", "dropout", *ATTENTION_FIGURES], body)
+
+
 def errors() -> Iterator[str]:
     """The estimators against enumeration."""
     body = [
@@ -226,6 +276,8 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "noisy MNIST": noisy_mnist,
     "certain": certain,
     "attention": attention,
+    "attention contexts": contexts,
+    "attention runs": attention_runs,
     "convolutional": convolutional,
     "errors": errors,
     "variance": variance,
