@@ -40,6 +40,10 @@ def test_torch_export(family: str) -> None:
     assert not torch.equal(sampler(larger), sampler(larger))
 
 
+@pytest.mark.skipif(
+    torch.__version__ < "2.7",
+    reason="the exporter of torch 2.6 cannot translate batch normalisation with the onnxscript of today",
+)
 @pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
 @torch.no_grad()
 def test_onnx(family: str, tmp_path: Path) -> None:

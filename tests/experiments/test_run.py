@@ -308,7 +308,7 @@ def test_the_record_says_all(tmp_path: Path) -> None:
     assert record["data"]["train"] == 256
     assert set(record["contextuality"]["sites"]) == {"0", "3"}
     assert set(record["drop_probabilities"]["sites"]["0"]) >= {"all", "right", "wrong", "class 3"}
-    assert record["provenance"]["versions"]["torch"] == torch.__version__
+    assert record["provenance"]["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     json.dumps(record, allow_nan=False)
 
 

@@ -16,8 +16,14 @@ import pytest
 from tests.reliability import record, record_compatibility
 from tests.reliability.scripts import ROOT
 
-REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests">
-<testsuite name="pytest" errors="{errors}" failures="{failures}" skipped="3" tests="12" time="1.5"/></testsuites>"""
+PASSED, SKIPPED, FAILED = "", "<skipped/>", "<failure/>"
+
+
+def report(path: Path, **tests: str) -> Path:
+    """As pytest writes it."""
+    cases = "".join(f'<testcase classname="tests" name="{name}">{note}</testcase>' for name, note in tests.items())
+    path.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    return path
 
 
 @pytest.fixture
@@ -95,22 +101,40 @@ def test_the_page_says_with_which_code(
 
 
 @pytest.mark.parametrize(
-    ("errors", "failures", "claim"), [(0, 0, "The tests pass with Python"), (1, 2, "The tests do not all pass with")]
+    ("note", "claim"),
+    [
+        (PASSED, "The tests pass with Python"),
+        (FAILED, "The tests do not all pass with"),
+        ("<error/>", "The tests do not all pass with"),
+    ],
 )
-def test_other_versions_are_recorded(hook: Any, tmp_path: Path, errors: int, failures: int, claim: str) -> None:
-    report, failed = tmp_path / "tests.xml", errors + failures
-    report.write_text(REPORT.format(errors=errors, failures=failures))
-    record_compatibility.main(report)
+def test_other_versions_are_recorded(hook: Any, tmp_path: Path, note: str, claim: str) -> None:
+    failed = int(note != PASSED)
+    record_compatibility.main([report(tmp_path / "tests.xml", a=PASSED, b=SKIPPED, c=note)])
     (path,) = (tmp_path / "records").glob("compatibility-3.*-2.*.json")
     kept = json.loads(path.read_text())
-    assert kept["figures"] == {"passed": 9 - failed, "skipped": 3, "failed": failed}
+    assert kept["figures"] == {"passed": 2 - failed, "skipped": 1, "failed": failed}
     assert kept["claim"].startswith(claim)
     assert sys.version.split()[0] in kept["claim"]
-    assert f"passed: {9 - failed}<br>skipped: 3<br>failed: {failed}" in "".join(hook.table("compatibility"))
+    assert f"passed: {2 - failed}<br>skipped: 1<br>failed: {failed}" in "".join(hook.table("compatibility"))
+
+
+def test_what_was_mended_and_run_again_counts(hook: Any, tmp_path: Path) -> None:
+    first = report(tmp_path / "first.xml", a=PASSED, b=FAILED, c=SKIPPED)
+    record_compatibility.main([first, report(tmp_path / "second.xml", b=PASSED)], "tests of pages")
+    (path,) = (tmp_path / "records").glob("compatibility-*.json")
+    expected = {
+        "passed": 2,
+        "skipped": 1,
+        "failed": 0,
+        "of these run again, after a fix": 1,
+        "left out": "tests of pages",
+    }
+    assert json.loads(path.read_text())["figures"] == expected
 
 
 def test_a_report_of_no_tests_is_not_recorded(hook: Any, tmp_path: Path) -> None:
     (tmp_path / "tests.xml").write_text("<testsuites/>")
     with pytest.raises(SystemExit, match="no test that passed"):
-        record_compatibility.main(tmp_path / "tests.xml")
+        record_compatibility.main([tmp_path / "tests.xml"])
     assert not (tmp_path / "records").exists()

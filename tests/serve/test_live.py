@@ -99,8 +99,9 @@ def test_usual_keep_probabilities_are_means_over_test_images(digits: Path, live:
     assert contextual.usual[name] == counts.tolist()
 
 
-def test_without_the_data_set_nothing_is_usual(tmp_path: Path) -> None:
+def test_without_the_data_set_nothing_is_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor where it has images of another size."""
+    monkeypatch.delenv("CONTEXTUAL_DROPOUT_DATA", raising=False)
     for shape, data in (((3 * 32 * 32,), "cifar10"), ((784,), "digits")):
         network = untrained(tmp_path, shape, ("a", "b"), data=data, conversion="contextualize")
         assert load_live(network, None).known[0].usual == {}
