@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -49,13 +49,12 @@ def replaced(path: Path) -> Iterator[Path]:
 
 def _settle(folder: Path) -> None:
     """Wait until the names in a folder are on the disk: a machine that loses power may forget them else."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:  # some file systems over a network have no such thing
-        pass
-    finally:
-        os.close(descriptor)
+    with suppress(OSError):  # Windows opens no folders, and some file systems over a network have no such thing
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
