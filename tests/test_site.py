@@ -180,6 +180,7 @@ def test_deepcopy_pickle_and_state_dict() -> None:
     assert set(torch.load(file, weights_only=True)) == set(layer.state_dict())
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0:RuntimeWarning")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_compiles_in_eval_without_graph_breaks(family: str) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), site(family=family), nn.Linear(8, 2)).eval()
