@@ -174,10 +174,17 @@ def without(state: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name != key}
 
 
+def with_moment(optimizer: dict[str, Any], value: Any) -> dict[str, Any]:
+    first, *_ = optimizer["state"]
+    return optimizer | {"state": optimizer["state"] | {first: optimizer["state"][first] | {"exp_avg": value}}}
+
+
 OTHER_CONTENT: dict[str, Any] = {
     "no optimizer": lambda state: without(state, "optimizer"),
     "another network": lambda state: state | {"model": nn.Linear(2, 2).state_dict()},
     "another optimizer": lambda state: state | {"optimizer": {"state": {}, "param_groups": []}},
+    "moments of another shape": lambda state: state | {"optimizer": with_moment(state["optimizer"], torch.zeros(3, 7))},
+    "moments that are no numbers": lambda state: state | {"optimizer": with_moment(state["optimizer"], "none")},
     "a list": lambda state: state | {"model": []},
     "an epoch beyond the last": lambda state: state | {"epoch": 8},
     "no number of epochs": lambda state: state | {"epoch": "five"},

@@ -174,6 +174,7 @@ class Training:
         _check_told(state, self.config.epochs)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        _check_shapes(self.optimizer.state)
         if hasattr(self.objective, "load_state_dict"):
             self.objective.load_state_dict(state["objective"])
         self.epoch, self.history, self.start = state["epoch"], state["history"], state.get("start")
@@ -243,6 +244,15 @@ def _restore(training: Training, state: dict[str, Any], checkpoint: Path) -> Non
                 f"{checkpoint} does not fit the run ({type(error).__name__}: {reason}): delete it to start anew"
             ) from error
         training.check_parameters()
+
+
+def _check_shapes(kept: dict[Tensor, dict[str, Any]]) -> None:
+    """Raise a ValueError where what the optimizer knows of a parameter is of another shape, which torch takes."""
+    for parameter, values in kept.items():
+        for name, value in values.items():
+            fits = isinstance(value, Tensor) and value.shape in (parameter.shape, torch.Size([]))
+            if not fits and value is not None:  # as SGD has it where there is no momentum
+                raise ValueError(f"its {name} of a parameter of shape {tuple(parameter.shape)} is {short(value)}")
 
 
 def _check_told(state: dict[str, Any], epochs: int) -> None:
