@@ -48,7 +48,10 @@ def test_the_quickstart_has_ten_lines() -> None:
 
 
 def test_the_quickstart_finds_context() -> None:
-    """What the text below it says, give or take 6 points: rounding differs between machines."""
+    """What the text below it says, give or take 6 points: rounding differs between machines, and masks between runs.
+
+    Of the uncertain there are some 60, of which half more or less are right: there 6 points are one standard deviation.
+    """
     _, _, below = TEXTS["README.md"].partition(QUICKSTART)
     right, right_of_certain, share, right_of_others, frozen_right, _ = map(int, re.findall(r"(\d+)%", below)[:6])
     names = run("README.md", QUICKSTART)
@@ -59,7 +62,7 @@ def test_the_quickstart_finds_context() -> None:
     measured = (correct, correct[certain], certain, correct[~certain], frozen.label == y)
     figures = torch.stack([100 * each.float().mean() for each in measured])
     said = torch.tensor([right, right_of_certain, share, right_of_others, frozen_right], dtype=torch.float32)
-    torch.testing.assert_close(figures, said, rtol=0, atol=6)
+    assert ((figures - said).abs() <= torch.tensor([6, 6, 6, 24, 6])).all(), (figures, said)
     spread = [keep.std(0).mean() for keep in cd.keep_probabilities(model, x).values()]  # over samples
     assert min(spread) > 0.1
 
