@@ -6,11 +6,14 @@ import re
 import select
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from httpx import Response
@@ -309,3 +312,28 @@ def test_an_endless_body_is_refused_while_it_comes(visitor: socket.socket) -> No
         assert sent < 4 * requests.MAX_UPLOAD
     assert b"413" in visitor.recv(4096).split(b"\r\n")[0]
     assert sent > requests.MAX_UPLOAD
+
+
+def test_all_visitors_together_have_so_much_room(live: LiveNetworks) -> None:
+    """As many as fit are heard out; the next is sent away while they send, and heard once they have gone."""
+    app = create_app(live)
+    sound = SOUND["rotated"]
+    with serving(app) as address, ExitStack() as visitors:
+        host, port = address.removeprefix("http://").split(":")
+        for _ in range(requests.MAX_HELD // requests.MAX_UPLOAD):
+            visitor = visitors.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            visitor.sendall(b"POST /api/image HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            visitor.sendall(b"Content-Length: %d\r\n\r\n" % requests.MAX_UPLOAD)
+            visitor.sendall(bytes(requests.MAX_UPLOAD - 1))  # the last byte never comes
+        answer = until(lambda: httpx.post(f"{address}/api/image", content=sound), lambda found: found.is_error)
+        assert "try again" in reason(answer, 503)
+        visitors.close()
+        until(lambda: httpx.post(f"{address}/api/image", content=sound), lambda found: found.is_success)
+
+
+def until(ask: Callable[[], Response], holds: Callable[[Response], bool]) -> Response:
+    """The first response of which that holds: what others have sent is read a little later."""
+    deadline = time.monotonic() + 20
+    while not holds(response := ask()):
+        assert time.monotonic() < deadline, response.text
+    return response

@@ -32,6 +32,7 @@ from contextual_dropout.serve.requests import (
     MAX_NOISE,
     MAX_SAMPLES,
     MAX_UPLOAD,
+    Room,
     in_words,
     read_body,
     read_strokes,
@@ -96,6 +97,7 @@ class _Desk:
     def __init__(self, live: LiveNetworks) -> None:
         self._live = live
         self._thread = anyio.CapacityLimiter(1)
+        self._room = Room()
 
     def about(self) -> dict[str, Any]:
         """All that the page has to know."""
@@ -118,14 +120,16 @@ class _Desk:
         """Of strokes."""
         if self._live.shape[0] != 1:
             raise Refusal(422, "This network reads photographs in colour: send an image file.")
-        strokes = read_strokes(await read_body(request, MAX_DRAWING))
-        return await self._answer(request, wishes, lambda: render(strokes, self._live.frame))
+        with self._room.visitor() as take:
+            strokes = read_strokes(await read_body(request, MAX_DRAWING, take))
+            return await self._answer(request, wishes, lambda: render(strokes, self._live.frame))
 
     async def image(self, request: Request, wishes: Annotated[Wishes, Query()]) -> Shown:
         """Of an image file."""
-        content = await read_body(request, MAX_UPLOAD)
         channels, frame = self._live.shape[0], self._live.frame
-        return await self._answer(request, wishes, lambda: to_pixels(open_image(content), channels, frame))
+        with self._room.visitor() as take:
+            content = await read_body(request, MAX_UPLOAD, take)
+            return await self._answer(request, wishes, lambda: to_pixels(open_image(content), channels, frame))
 
     async def _answer(self, request: Request, wishes: Wishes, image: Callable[[], Tensor]) -> Shown:
         if self._thread.statistics().tasks_waiting >= MAX_WAITING:

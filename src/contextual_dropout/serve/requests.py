@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import anyio
@@ -12,10 +13,12 @@ from pydantic import BaseModel, Field, ValidationError
 from contextual_dropout.serve.drawings import Stroke
 from contextual_dropout.serve.errors import Refusal
 
-__all__ = ["MAX_DRAWING", "MAX_NOISE", "MAX_SAMPLES", "MAX_UPLOAD", "in_words", "read_body", "read_strokes"]
+__all__ = ["MAX_DRAWING", "MAX_NOISE", "MAX_SAMPLES", "MAX_UPLOAD", "Room", "in_words", "read_body", "read_strokes"]
 
 #: Bytes of an image file and of a drawing.
 MAX_UPLOAD, MAX_DRAWING = 8 * 2**20, 2**19
+#: Bytes of all visitors that are held at a time, from their arrival to the answer.
+MAX_HELD = 8 * MAX_UPLOAD
 #: Seconds in which they have to be here.
 PATIENCE = 30
 #: Of sampled masks, and the standard deviation of noise on pixels from 0 to 1.
@@ -31,11 +34,40 @@ class Drawing(BaseModel):
     strokes: Annotated[list[Annotated[list[tuple[Coordinate, Coordinate]], Field(min_length=1)]], Field(min_length=1)]
 
 
-async def read_body(request: Request, limit: int) -> bytes:
+class Room:
+    """For what visitors send: bytes are counted as they come, since what a header announces may never do."""
+
+    def __init__(self) -> None:
+        self.held = 0
+
+    @contextmanager
+    def visitor(self) -> Iterator[Callable[[int], None]]:
+        """Room for one visitor, who is to tell of each part before it is kept; it is free again afterwards."""
+        own = 0
+
+        def take(count: int) -> None:
+            nonlocal own
+            if self.held + count > MAX_HELD:
+                raise Refusal(503, "Too many visitors are sending images: try again in a moment.")
+            own += count
+            self.held += count
+
+        try:
+            yield take
+        finally:
+            self.held -= own
+
+
+async def read_body(request: Request, limit: int, take: Callable[[int], None]) -> bytes:
     """The body of a request, of which no more than ``limit`` bytes are taken in, whatever its header says.
 
+    Args:
+        request: what a visitor sends.
+        limit: in bytes.
+        take: of a :class:`Room`.
+
     Raises:
-        Refusal: it is too long, too slow or empty.
+        Refusal: it is too long, too slow or empty, or there is no room for it.
     """
     too_long = Refusal(413, f"That is too large: at most {limit / 2**20:g} MiB are taken.")
     declared = request.headers.get("content-length", "0")
@@ -45,9 +77,10 @@ async def read_body(request: Request, limit: int) -> bytes:
     try:
         with anyio.fail_after(PATIENCE):
             async for chunk in request.stream():
-                body += chunk
-                if len(body) > limit:
+                if len(body) + len(chunk) > limit:
                     raise too_long
+                take(len(chunk))
+                body += chunk
     except TimeoutError as error:
         raise Refusal(408, f"The request took longer than {PATIENCE} seconds to arrive.") from error
     if not body:
