@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +14,7 @@ from contextual_dropout.data.lookup import Lookup, noise_on_regions
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.experiments.evaluation import figures, noisy_inputs, parts
-from contextual_dropout.experiments.tasks import TASKS, soft_targets, task_named
+from contextual_dropout.experiments.tasks import LEAST, TASKS, soft_targets, task_named
 
 #: Two examples: answer 2 (1.0) and 0 (0.3); answer 1 (0.6) alone.
 ANSWERS = torch.tensor([[[2.0, 0.0], [1.0, 0.3]], [[1.0, 0.0], [0.6, 0.0]]])
@@ -45,6 +48,14 @@ def test_stored_logits_give_the_samples_back(task: str) -> None:
     torch.testing.assert_close(again.samples, prediction.samples)
     certain = TASKS[task].prediction(torch.tensor([[[1e5, -1e5, -1e5]]], dtype=torch.float64))
     assert TASKS[task].logits(certain.samples).half().isfinite().all()
+
+
+def test_labels_that_are_out_of_the_question_have_figures() -> None:
+    """Logits thousands apart, as Gaussian sites make them far from their data: all figures are numbers."""
+    logits = torch.tensor([[2e3, 0.0, -2e3], [0.0, 300.0, 0.0]]).double().repeat(20, 1, 1)
+    values = figures(TASKS["classification"].prediction(logits), torch.tensor([1, 0]))
+    json.dumps(values, allow_nan=False)
+    assert values["log_likelihood"] == pytest.approx((math.log(LEAST) - 300) / 2)
 
 
 def test_figures_of_soft_answers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -12,7 +13,7 @@ from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.metrics import predictive_log_likelihood
 from contextual_dropout.prediction import Classification, MultilabelPrediction, Prediction
 
-__all__ = ["TASKS", "Task", "task_named"]
+__all__ = ["LEAST", "TASKS", "Task", "task_named"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Task:
 
     Attributes:
         log_likelihood: of logits (B, C) and targets, (B,); for training.
-        prediction: of logits (K, B, C).
+        prediction: of logits (K, B, C) in double precision; no probability of a class is 0, see :data:`LEAST`.
         logits: what of samples (K, B, C) gives them back; finite, and small enough for half precision.
         accuracy: of labels (B,) and targets, (B,) in [0, 1].
         predictive: log-likelihood (B,) of targets under probabilities averaged over samples (K, B, C).
@@ -34,6 +35,9 @@ class Task:
     predictive: Callable[[Tensor, Tensor], Tensor]
 
 
+#: The least probability of a class: e^-708. Far from its data a network may have logits that are thousands apart, and a
+#: label of probability 0 would make the mean log-likelihood of all examples minus infinity.
+LEAST = torch.finfo(torch.float64).tiny
 #: The logarithm of a probability that half precision still has.
 _SMALLEST = -60_000.0
 
@@ -49,7 +53,6 @@ def soft_targets(answers: Tensor, count: int) -> Tensor:
         (B, C).
 
     Example:
-        >>> import torch
         >>> soft_targets(torch.tensor([[[2.0, 0.0, 0.0], [1.0, 0.3, 0.0]]]), 4)
         tensor([[0.3000, 0.0000, 1.0000, 0.0000]])
     """
@@ -70,7 +73,7 @@ def _binary(probabilities: Tensor, targets: Tensor) -> Tensor:
 TASKS = {
     "classification": Task(
         log_likelihood=lambda logits, y: -F.cross_entropy(logits, y, reduction="none"),
-        prediction=lambda logits: Prediction(logits.softmax(-1)),
+        prediction=lambda logits: Prediction(logits.softmax(-1).clamp_min(LEAST)),
         logits=lambda samples: samples.log().clamp_min(_SMALLEST),
         accuracy=lambda label, y: (label == y).double(),
         predictive=predictive_log_likelihood,
