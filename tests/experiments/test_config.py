@@ -64,6 +64,12 @@ def test_a_preset_can_have_candidates_of_its_own(own: Path) -> None:
     assert second.conversion == "mc_dropout"
 
 
+def test_values_of_a_candidate_go_over_those_of_its_setting(own: Path) -> None:
+    own.write_text(OWN.replace("second: {like: second}}", "mild: {like: second, p: 0.1}, second: {like: second}}"))
+    experiment = load_experiment(own)
+    assert [experiment.run("clean", method, 0, "small").p for method in ("mild", "second")] == [0.1, 0.5]
+
+
 def test_the_digest_stands_for_all_values_and_survives_json() -> None:
     config = tiny()
     assert RunConfig.from_dict(config.to_dict()) == config

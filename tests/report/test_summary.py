@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.report.metrics import ACCURACY, AURC_P_VALUE, PAVPU_05
 from contextual_dropout.report.summary import ReportError, summarise
@@ -54,6 +55,19 @@ def test_ensembles_are_read(results: Results) -> None:
 def test_different_configurations_are_refused(results: Results) -> None:
     write(results, record("noisy", "concrete", 0, 86.0), record("noisy", "concrete", 1, 86.0, epochs=5))
     with pytest.raises(ReportError, match=r"seeds 0 and 1 differ.*epochs: 200, 5.*run the older one again"):
+        summarise(results, "mnist")
+
+
+def test_fields_that_there_were_not_yet_are_as_by_default(results: Results) -> None:
+    older, newer = (record("noisy", "concrete", seed, 86.0) for seed in (0, 1))
+    for field in ("devices", "on_error", "weights"):
+        older["config"].pop(field, None)
+        newer["config"][field] = RunConfig("", "", "", 0).to_dict()[field]
+    write(results, older, newer)
+    assert summarise(results, "mnist").runs["noisy", "concrete"].seeds == [0, 1]
+    newer["config"]["devices"] = 2
+    write(results, newer)
+    with pytest.raises(ReportError, match=r"differ in more than the seed \(devices: 1, 2\)"):
         summarise(results, "mnist")
 
 

@@ -238,6 +238,17 @@ def test_one_seed_is_not_judged(results: Results) -> None:
     table = all_tables(summarise(results, "mnist"))["differences"]
     assert not table.rows
     assert "not judged: 5" in table.notes[-1]
+    assert table.empty.startswith("Nothing can be judged yet")
+
+
+def test_runs_with_changed_values_are_beside_the_papers_tables(results: Results) -> None:
+    changed = record("noisy", "mc-bernoulli@0a1b2c", 0, 50.0, epochs=3)
+    write(results, record("noisy", "mc-bernoulli", 0, 86.0), changed)
+    tables = all_tables(summarise(results, "mnist"))
+    methods = {name: [cells[0] for cells in tables[name].rows] for name in ("noisy-mnist", "figures-noisy")}
+    assert "MC dropout" in methods["noisy-mnist"]
+    assert "mc-bernoulli@0a1b2c" not in methods["noisy-mnist"]
+    assert methods["figures-noisy"] == ["MC dropout", "mc-bernoulli@0a1b2c"]
 
 
 def test_methods_that_do_not_compare_are_told(results: Results) -> None:

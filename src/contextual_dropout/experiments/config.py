@@ -173,7 +173,8 @@ class Experiment:
     def run(self, setting: str, method: str, seed: int, preset: str, **overrides: Any) -> RunConfig:
         """One run: base, preset, setting, method, the setting's own values for the method and ``overrides``.
 
-        Each goes over what comes before it.
+        Each goes over what comes before it. A candidate of the preset is ``like`` a method but for a few values, which
+        go over the setting's own.
         """
         chosen = _choose("preset", preset, self.presets)
         of_setting = dict(_choose("setting", setting, self.settings))
@@ -181,9 +182,16 @@ class Experiment:
         own = of_setting.pop("methods", {})
         for name in own:
             _choose(f"method of the setting {setting}", name, self.methods)
-        like = chosen.get("methods", {}).get(method, {}).get("like", method)
+        difference = dict(chosen.get("methods", {}).get(method, {}))
+        like = difference.pop("like", method)
         values = _merged(
-            self.base, chosen.get("base", {}), of_setting, self._method(method, chosen), own.get(like, {}), overrides
+            self.base,
+            chosen.get("base", {}),
+            of_setting,
+            _choose("method", like, self.methods),
+            own.get(like, {}),
+            difference,
+            overrides,
         )
         name = chosen.get("name", self.name)
         return RunConfig.from_dict({**values, "experiment": name, "setting": setting, "method": method, "seed": seed})
@@ -196,14 +204,6 @@ class Experiment:
             for seed in range(seeds):
                 for method in methods:
                     yield self.run(setting, method, seed, preset)
-
-    def _method(self, name: str, preset: dict[str, Any]) -> dict[str, Any]:
-        """A method, or a candidate of the preset that is ``like`` a method but for a few values."""
-        candidates = preset.get("methods", {})
-        if name not in candidates:
-            return _choose("method", name, self.methods)
-        difference = dict(candidates[name])
-        return _merged(_choose("method", difference.pop("like"), self.methods), difference)
 
 
 def experiment_names() -> list[str]:

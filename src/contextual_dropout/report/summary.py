@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.files import read_json
 from contextual_dropout.experiments.results import Results
@@ -136,6 +137,11 @@ class Summary:
         """Methods with records in a setting, and those of ``also``, in the order of the tables."""
         return ordered([*(method for each, method in self.runs if each == setting), *also])
 
+    @property
+    def configured(self) -> Summary:
+        """Without runs of which values were changed on the command line: their methods are named method@digest."""
+        return replace(self, runs={key: runs for key, runs in self.runs.items() if "@" not in runs.method})
+
     def test(self, setting: str, method: str, metric: Metric, noise: str | None = None) -> Statistic | None:
         """A metric on the test set; None where it was not measured."""
         runs = self.of(setting, method)
@@ -206,12 +212,16 @@ def _check_alike(name: str, records: list[dict[str, Any]]) -> None:
 
 def _differences(first: dict[str, Any], second: dict[str, Any]) -> str:
     """Fields of the configuration other than the seed, and the data, as "field: one value, the other"."""
-    one = {**first["config"], "data files": first["data"]}
-    other = {**second["config"], "data files": second["data"]}
+    one, other = (_told(record) for record in (first, second))
     names = sorted((one.keys() | other.keys()) - {"seed"})
     return "; ".join(
         f"{name}: {one.get(name)}, {other.get(name)}" for name in names if one.get(name) != other.get(name)
     )
+
+
+def _told(record: dict[str, Any]) -> dict[str, Any]:
+    """With the defaults of fields that there were not yet when the run was done."""
+    return {**RunConfig("", "", "", 0).to_dict(), **record["config"], "data files": record["data"]}
 
 
 def _lookup(record: dict[str, Any], path: tuple[str, ...]) -> Any:

@@ -63,7 +63,7 @@ def all_tables(summary: Summary) -> dict[str, Table]:
         f"groups-{setting}": groups(summary, setting) for setting in summary.settings if has_groups(summary, setting)
     }
     return (
-        (_of_mnist(summary) if of_the_paper(summary) else _of_others(summary))
+        (_of_mnist(summary.configured) if of_the_paper(summary) else _of_others(summary))
         | each
         | by_group
         | {

@@ -121,12 +121,13 @@ OUT_OF_DISTRIBUTION = Comparison("original", CLEAN_TO_NOISY, "noise-1")
 
 
 def of_the_paper(summary: Summary) -> bool:
-    """Whether the runs are of the paper's experiment: MNIST, its test set, its length of training."""
-    return all(
+    """Whether the runs as configured are of the paper's experiment: MNIST, its test set, its length of training."""
+    records = summary.configured.records
+    return bool(records) and all(
         record["config"]["data"] == "mnist"
         and record["config"]["split"] == "test"
         and (record["config"]["epochs"], record["data"]["train"]) == TRAINING
-        for record in summary.records
+        for record in records
     )
 
 
@@ -175,7 +176,7 @@ def clean_to_noisy(summary: Summary) -> Table:
 
 def differences(summary: Summary) -> Table:
     """Figures further from the paper's than two standard deviations of the difference."""
-    rows, untested = [], 0
+    rows, judged, untested = [], 0, 0
     for name, comparison in (("noisy", NOISY), ("original", ORIGINAL), ("clean to noisy", OUT_OF_DISTRIBUTION)):
         for method, metric in comparison.printed(summary):
             paper, ours = comparison.pair(summary, method, metric)
@@ -183,6 +184,7 @@ def differences(summary: Summary) -> Table:
                 continue
             distance = _in_sds(paper, ours)
             untested += distance is None
+            judged += distance is not None
             if distance is not None and abs(distance) > 2:
                 rows.append(
                     (
@@ -200,7 +202,8 @@ def differences(summary: Summary) -> Table:
         f"Figures of one seed, which have no sd and are not judged: {untested}.",
     )
     columns = ("Setting", "Method", "Metric", "Paper", "Ours", "Difference", "In sds")
-    return Table("Where we do not match the paper", columns, tuple(rows), notes, "No such figure.")
+    none = "No such figure." if judged else "Nothing can be judged yet: there is one seed of each."
+    return Table("Where we do not match the paper", columns, tuple(rows), notes, none)
 
 
 def _cells(paper: Reported, ours: Statistic, metric: Metric) -> tuple[str, str, str]:
