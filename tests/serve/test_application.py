@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import select
 import socket
@@ -315,20 +316,34 @@ def test_an_endless_body_is_refused_while_it_comes(visitor: socket.socket) -> No
 
 
 def test_all_visitors_together_have_so_much_room(live: LiveNetworks) -> None:
-    """As many as fit are heard out; the next is sent away while they send, and heard once they have gone."""
+    """As many as fit are heard out; the next is sent away while they send, and heard once they have gone.
+
+    Those who draw have room of their own.
+    """
     app = create_app(live)
     sound = SOUND["rotated"]
     with serving(app) as address, ExitStack() as visitors:
         host, port = address.removeprefix("http://").split(":")
-        for _ in range(requests.MAX_HELD // requests.MAX_UPLOAD):
+        for _ in range(requests.MAX_IMAGES // requests.MAX_UPLOAD):
             visitor = visitors.enter_context(socket.create_connection((host, int(port)), timeout=20))
             visitor.sendall(b"POST /api/image HTTP/1.1\r\nHost: 127.0.0.1\r\n")
             visitor.sendall(b"Content-Length: %d\r\n\r\n" % requests.MAX_UPLOAD)
             visitor.sendall(bytes(requests.MAX_UPLOAD - 1))  # the last byte never comes
         answer = until(lambda: httpx.post(f"{address}/api/image", content=sound), lambda found: found.is_error)
         assert "try again" in reason(answer, 503)
+        assert httpx.post(f"{address}/api/drawing", json=THREE).status_code == 200
         visitors.close()
         until(lambda: httpx.post(f"{address}/api/image", content=sound), lambda found: found.is_success)
+
+
+def test_who_leaves_leaves_no_traceback(live: LiveNetworks, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(create_app(live)) as address:
+        host, port = address.removeprefix("http://").split(":")
+        for _ in range(3):
+            with socket.create_connection((host, int(port)), timeout=20) as visitor:
+                visitor.sendall(b"POST /api/image HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\nabc")
+        assert httpx.post(f"{address}/api/drawing", json=THREE).status_code == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def until(ask: Callable[[], Response], holds: Callable[[Response], bool]) -> Response:

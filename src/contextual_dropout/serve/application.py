@@ -29,10 +29,13 @@ from contextual_dropout.serve.live import LiveNetworks
 from contextual_dropout.serve.page import FILES
 from contextual_dropout.serve.requests import (
     MAX_DRAWING,
+    MAX_DRAWINGS,
+    MAX_IMAGES,
     MAX_NOISE,
     MAX_SAMPLES,
     MAX_UPLOAD,
     Room,
+    gone,
     in_words,
     read_body,
     read_strokes,
@@ -97,7 +100,7 @@ class _Desk:
     def __init__(self, live: LiveNetworks) -> None:
         self._live = live
         self._thread = anyio.CapacityLimiter(1)
-        self._room = Room()
+        self._drawings, self._images = Room(MAX_DRAWINGS), Room(MAX_IMAGES)
 
     def about(self) -> dict[str, Any]:
         """All that the page has to know."""
@@ -120,14 +123,14 @@ class _Desk:
         """Of strokes."""
         if self._live.shape[0] != 1:
             raise Refusal(422, "This network reads photographs in colour: send an image file.")
-        with self._room.visitor() as take:
+        with self._drawings.visitor() as take:
             strokes = read_strokes(await read_body(request, MAX_DRAWING, take))
             return await self._answer(request, wishes, lambda: render(strokes, self._live.frame))
 
     async def image(self, request: Request, wishes: Annotated[Wishes, Query()]) -> Shown:
         """Of an image file."""
         channels, frame = self._live.shape[0], self._live.frame
-        with self._room.visitor() as take:
+        with self._images.visitor() as take:
             content = await read_body(request, MAX_UPLOAD, take)
             return await self._answer(request, wishes, lambda: to_pixels(open_image(content), channels, frame))
 
@@ -136,7 +139,7 @@ class _Desk:
             raise Refusal(503, "Too many visitors are waiting: try again in a moment.")
         async with self._thread:
             if await request.is_disconnected():
-                raise Refusal(499, "The visitor has left.")
+                raise gone()
             return await run_sync(self._compute, wishes, image)
 
     def _compute(self, wishes: Wishes, image: Callable[[], Tensor]) -> Shown:

@@ -9,16 +9,29 @@ from typing import Annotated, Any
 import anyio
 from fastapi import Request
 from pydantic import BaseModel, Field, ValidationError
+from starlette.requests import ClientDisconnect
 
 from contextual_dropout.serve.drawings import Stroke
 from contextual_dropout.serve.errors import Refusal
 
-__all__ = ["MAX_DRAWING", "MAX_NOISE", "MAX_SAMPLES", "MAX_UPLOAD", "Room", "in_words", "read_body", "read_strokes"]
+__all__ = [
+    "MAX_DRAWING",
+    "MAX_DRAWINGS",
+    "MAX_IMAGES",
+    "MAX_NOISE",
+    "MAX_SAMPLES",
+    "MAX_UPLOAD",
+    "Room",
+    "gone",
+    "in_words",
+    "read_body",
+    "read_strokes",
+]
 
 #: Bytes of an image file and of a drawing.
 MAX_UPLOAD, MAX_DRAWING = 8 * 2**20, 2**19
-#: Bytes of all visitors that are held at a time, from their arrival to the answer.
-MAX_HELD = 8 * MAX_UPLOAD
+#: Bytes of all visitors' images, and of their drawings, that are held at a time, from their arrival to the answer.
+MAX_IMAGES, MAX_DRAWINGS = 8 * MAX_UPLOAD, 32 * MAX_DRAWING
 #: Seconds in which they have to be here.
 PATIENCE = 30
 #: Of sampled masks, and the standard deviation of noise on pixels from 0 to 1.
@@ -34,11 +47,20 @@ class Drawing(BaseModel):
     strokes: Annotated[list[Annotated[list[tuple[Coordinate, Coordinate]], Field(min_length=1)]], Field(min_length=1)]
 
 
-class Room:
-    """For what visitors send: bytes are counted as they come, since what a header announces may never do."""
+def gone() -> Refusal:
+    """For a visitor who reads it no more."""
+    return Refusal(499, "The visitor has left.")
 
-    def __init__(self) -> None:
-        self.held = 0
+
+class Room:
+    """For what visitors send: bytes are counted as they come, since what a header announces may never do.
+
+    Args:
+        size: in bytes, for all of them.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.held = size, 0
 
     @contextmanager
     def visitor(self) -> Iterator[Callable[[int], None]]:
@@ -47,8 +69,8 @@ class Room:
 
         def take(count: int) -> None:
             nonlocal own
-            if self.held + count > MAX_HELD:
-                raise Refusal(503, "Too many visitors are sending images: try again in a moment.")
+            if self.held + count > self.size:
+                raise Refusal(503, "Too many visitors are sending something: try again in a moment.")
             own += count
             self.held += count
 
@@ -67,7 +89,7 @@ async def read_body(request: Request, limit: int, take: Callable[[int], None]) -
         take: of a :class:`Room`.
 
     Raises:
-        Refusal: it is too long, too slow or empty, or there is no room for it.
+        Refusal: it is too long, too slow or empty, there is no room for it, or nobody waits for the answer.
     """
     too_long = Refusal(413, f"That is too large: at most {limit / 2**20:g} MiB are taken.")
     declared = request.headers.get("content-length", "0")
@@ -83,6 +105,8 @@ async def read_body(request: Request, limit: int, take: Callable[[int], None]) -
                 body += chunk
     except TimeoutError as error:
         raise Refusal(408, f"The request took longer than {PATIENCE} seconds to arrive.") from error
+    except ClientDisconnect as error:
+        raise gone() from error
     if not body:
         raise Refusal(422, "Nothing was sent.")
     return bytes(body)
