@@ -156,7 +156,7 @@ def test_filters_and_sorts(report: Page) -> None:
 
 def test_nothing_found_is_told(report: Page) -> None:
     choose(report, kind="Wrongly certain", p="0.5 and above")
-    expect(gallery(report).locator(".count")).to_contain_text("No example is like that")
+    expect(gallery(report).locator(".count")).to_contain_text("The page keeps no such example")
     assert gallery(report).locator(".card").count() == 0
 
 

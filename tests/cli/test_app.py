@@ -126,6 +126,12 @@ def test_runs_do_not_crowd_a_gpu(
     assert seen == [processes]
 
 
+def test_networks_are_tracked_where_there_is_a_folder_for_them(own: Path, tmp_path: Path) -> None:
+    (tmp_path / "networks").mkdir()
+    invoke("run", own, "noisy", "mc-bernoulli", "--set", "epochs=1", *places(tmp_path))
+    assert len([*(tmp_path / "networks" / "own" / "noisy").glob("mc-bernoulli@*/seed-0.safetensors")]) == 1
+
+
 def test_list_shows_what_can_be_run() -> None:
     output = invoke("list")
     assert "mnist" in output

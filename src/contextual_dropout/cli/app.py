@@ -14,7 +14,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from contextual_dropout.cli.options import DataDirectory, Networks, Preset, Processes, Records, Work, parse_assignments
+from contextual_dropout.cli.options import (
+    DataDirectory,
+    Networks,
+    Preset,
+    Processes,
+    Records,
+    Work,
+    networks_for,
+    parse_assignments,
+)
 
 if TYPE_CHECKING:
     from contextual_dropout.experiments.results import Results
@@ -85,7 +94,7 @@ def run(
     config = loaded.run(setting, method, seed, preset or next(iter(loaded.presets)), **changes)
     if changes:  # beside the records of the configuration, not in their place
         config = dataclasses.replace(config, method=f"{method}@{config.digest[:6]}")
-    results = Results(records, work, networks)
+    results = Results(records, work, networks_for(records, networks))
     with Bars(console) as bars:
         failures = sweep([config], results, data_directory=data, watcher=bars)
     if failures:
@@ -105,7 +114,7 @@ def reproduce(
     work: Work = Path("runs"),
     networks: Networks = None,
     page: Annotated[
-        Path | None, typer.Option(help="The page to write; RESULTS-<experiment>.md beside the records without it.")
+        Path | None, typer.Option(help="The page to write; RESULTS-EXPERIMENT.md beside the records without it.")
     ] = None,
     data: DataDirectory = None,
     cluster: Annotated[
@@ -132,7 +141,7 @@ def reproduce(
         from contextual_dropout.experiments.cluster import cluster_sweep, executor_for
     loaded = load_experiment(experiment)
     configs = list(loaded.runs(preset or next(iter(loaded.presets))))
-    results = Results(records, work, networks)
+    results = Results(records, work, networks_for(records, networks))
     with Bars(console) as bars:
         if cluster is None:
             failures = sweep(configs, results, processes=processes or _at_a_time(), data_directory=data, watcher=bars)

@@ -10,7 +10,7 @@ import typer
 from contextual_dropout.experiments.errors import ConfigError
 from contextual_dropout.experiments.yaml_files import parse_yaml
 
-__all__ = ["DataDirectory", "Networks", "Preset", "Processes", "Records", "Work", "parse_assignments"]
+__all__ = ["DataDirectory", "Networks", "Preset", "Processes", "Records", "Work", "networks_for", "parse_assignments"]
 
 Preset = Annotated[
     str | None, typer.Option(help="How much: see `contextual-dropout list`; the first there without it.")
@@ -22,7 +22,7 @@ Networks = Annotated[
     Path | None,
     typer.Option(
         help="Folder for trained networks in half precision, small enough to track: ensembles are made of these where "
-        "predictions are missing. None are kept without it."
+        "predictions are missing. Without it networks/ beside the records, if there is such a folder."
     ),
 ]
 DataDirectory = Annotated[
@@ -57,3 +57,9 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
         except ConfigError as error:
             raise typer.BadParameter(str(error)) from error
     return result
+
+
+def networks_for(records: Path, given: Path | None) -> Path | None:
+    """The folder of tracked networks: the given one, or the one beside the records where there is one."""
+    beside = records.parent / "networks"
+    return given or (beside if beside.is_dir() else None)

@@ -206,8 +206,8 @@ async function gallery(element, data) {
     shown = Math.min(shown + PAGE, found.length);
     more.hidden = shown === found.length;
     element.querySelector(".count").textContent = found.length
-      ? `${shown} of ${found.length} examples`
-      : "No example is like that: choose “all” in some of the filters.";
+      ? `${shown} of ${found.length} examples that this page keeps`
+      : "The page keeps no such example: choose “all” in some of the filters.";
   }
 
   function fits(card, wanted) {
