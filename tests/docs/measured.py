@@ -40,7 +40,7 @@ METHODS = {
     "mc-gaussian": "Gaussian dropout, 0.2",
     "mc-bernoulli-tuned": "MC dropout, rate tuned on validation (.02)",
     "concrete": "concrete dropout",
-    "bayes-by-backprop": "Bayes by Backprop",
+    "bayes-by-backprop": "Bayes by Backprop, KL weight .1",
     "gating": "contextual gating (nothing sampled)",
     "gating-dropout": "contextual gating, then dropout",
     "learnable-bernoulli": "a learned rate per unit, without context",

@@ -64,10 +64,13 @@ def test_a_preset_can_have_candidates_of_its_own(own: Path) -> None:
     assert second.conversion == "mc_dropout"
 
 
-def test_values_of_a_candidate_go_over_those_of_its_setting(own: Path) -> None:
-    own.write_text(OWN.replace("second: {like: second}}", "mild: {like: second, p: 0.1}, second: {like: second}}"))
+def test_what_was_chosen_for_a_setting_is_none_of_the_candidates(own: Path) -> None:
+    """Else they would change with the choice that was made among them."""
+    candidates = "mild: {like: second, options: {reduction: 8}}, second: {like: second}}"
+    own.write_text(OWN.replace("second: {like: second}}", candidates))
     experiment = load_experiment(own)
-    assert [experiment.run("clean", method, 0, "small").p for method in ("mild", "second")] == [0.1, 0.5]
+    assert [experiment.run("clean", method, 0, "small").p for method in ("mild", "second")] == [0.2, 0.5]
+    assert experiment.run("clean", "mild", 0, "small").options["reduction"] == 8
 
 
 def test_the_digest_stands_for_all_values_and_survives_json() -> None:

@@ -50,7 +50,9 @@ def label(method: str) -> str:
 
 
 def label_of(config: Mapping[str, Any]) -> str:
-    """A run's method in print. Bernoulli masks have several estimators: where the run names one, so does the label.
+    """A run's method in print, with what it was trained by where its name leaves that open.
+
+    Bernoulli masks have several estimators, and the divergence of Bayes by Backprop may have another weight than 1.
 
     Args:
         config: the fields of its :class:`~contextual_dropout.experiments.config.RunConfig`.
@@ -58,9 +60,14 @@ def label_of(config: Mapping[str, Any]) -> str:
     Example:
         >>> label_of({"method": "contextual-bernoulli", "objective": {"estimator": "straight-through"}})
         'Contextual Bernoulli (straight-through)'
+        >>> label_of({"method": "bayes-by-backprop", "objective": {"penalty_weight": 0.1}})
+        'Bayes by Backprop (KL weight 0.1)'
     """
-    method, estimator = config["method"], (config.get("objective") or {}).get("estimator")
-    return f"{label(method)} ({estimator})" if method == "contextual-bernoulli" and estimator else label(method)
+    method, objective = config["method"], config.get("objective") or {}
+    estimator, weight = objective.get("estimator"), objective.get("penalty_weight", 1)
+    if method == "contextual-bernoulli" and estimator:
+        return f"{label(method)} ({estimator})"
+    return f"{label(method)} (KL weight {weight:g})" if method == "bayes-by-backprop" and weight != 1 else label(method)
 
 
 def ordered(methods: Iterable[str]) -> list[str]:
