@@ -173,8 +173,8 @@ class Experiment:
     def run(self, setting: str, method: str, seed: int, preset: str, **overrides: Any) -> RunConfig:
         """One run: base, preset, setting, method, the setting's own values for the method and ``overrides``.
 
-        Each goes over what comes before it. A candidate of the preset is ``like`` a method but for a few values; what was
-        chosen for a setting is none of its.
+        Each goes over what comes before it. A candidate of the preset is ``like`` a method but for a few values; what
+        was chosen for a setting is none of its.
         """
         chosen = _choose("preset", preset, self.presets)
         of_setting = dict(_choose("setting", setting, self.settings))

@@ -39,8 +39,8 @@ def cost(summary: Summary) -> Table:
         for method in summary.methods(setting)
     )
     notes = (
-        "CPU time of one thread, mean ± sd over seeds, on machines that did other work too. Where the commits of the runs "
-        "differ so may their machines, by a factor of three and more: ratios (to MC dropout) hold between runs of one.",
+        "CPU time of one thread, mean ± sd over seeds, on machines that did other work too. Where the commits of the "
+        "runs differ so may their machines, by a factor of three and more: ratios (to MC dropout) hold on one only.",
     )
     return Table("Cost of training and prediction", columns, rows, notes)
 
