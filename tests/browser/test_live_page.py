@@ -312,10 +312,20 @@ def test_an_image_can_be_dropped(opened: Page) -> None:
     expect(opened.locator("#drop")).not_to_have_class(re.compile(r"\bover\b"))
 
 
+def test_what_is_no_file_cannot_be_dropped(opened: Page) -> None:
+    text = opened.evaluate_handle(
+        "() => { const carried = new DataTransfer(); carried.setData('text', 'x'); return carried; }"
+    )
+    opened.dispatch_event("#pad", "drop", {"dataTransfer": text})
+    expect(opened.locator("#message")).to_have_text("That was no file: drop an image file, or choose one.")
+
+
 def test_light_and_dark_at_will(opened: Page) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     before = opened.evaluate(ground)
     opened.locator("#theme").click()
+    assert opened.evaluate(ground) != before
+    opened.reload()  # a visitor decides once
     assert opened.evaluate(ground) != before
     opened.locator("#theme").click()
     assert opened.evaluate(ground) == before

@@ -303,7 +303,10 @@ async function take(file) {
 function dragged(event) {
   event.preventDefault();
   byId("drop").classList.toggle("over", event.type === "dragover");
-  if (event.type === "drop") take(event.dataTransfer.files[0]);
+  if (event.type !== "drop") return;
+  const [file] = event.dataTransfer.files;
+  if (file) take(file);
+  else say("That was no file: drop an image file, or choose one.");
 }
 
 // ---- Setting up
@@ -351,11 +354,17 @@ function prepare(about) {
   else drawExample();
 }
 
+// Light and dark: as the system has it, until a visitor decides.
+const look = document.documentElement.dataset;
 byId("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const now = root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  root.dataset.theme = now === "dark" ? "light" : "dark";
+  const now = look.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  look.theme = now === "dark" ? "light" : "dark";
+  try { localStorage.setItem("theme", look.theme); } catch { /* where pages may keep nothing */ }
 });
+try {
+  const kept = localStorage.getItem("theme");
+  if (kept === "light" || kept === "dark") look.theme = kept;
+} catch { /* as above */ }
 
 fetch("api/about")
   .then((response) => response.json())
