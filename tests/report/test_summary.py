@@ -52,6 +52,14 @@ def test_ensembles_are_read(results: Results) -> None:
     assert summarise(results, "mnist").runs["noisy", "concrete"].ensemble == ensemble(86.0)
 
 
+def test_ensembles_of_runs_that_were_repeated_with_other_values_are_none(results: Results) -> None:
+    member = record("noisy", "concrete", 0, 86.0) | {"digest": "0123456789ab"}
+    write(results, member)
+    for digests, found in ((["0123456789ab"], True), (["ba9876543210"], False)):
+        write_ensemble(results, "noisy", "concrete", ensemble(86.0) | {"seeds": [0], "digests": digests})
+        assert (summarise(results, "mnist").runs["noisy", "concrete"].ensemble is not None) is found
+
+
 def test_different_configurations_are_refused(results: Results) -> None:
     write(results, record("noisy", "concrete", 0, 86.0), record("noisy", "concrete", 1, 86.0, epochs=5))
     with pytest.raises(ReportError, match=r"seeds 0 and 1 differ.*epochs: 200, 5.*run the older one again"):

@@ -17,6 +17,7 @@ from contextual_dropout.experiments.errors import ExperimentError
 from contextual_dropout.experiments.evaluation import averaged, figures, noise_name, noisy_inputs, sampled
 from contextual_dropout.experiments.examples import Examples, load_examples
 from contextual_dropout.experiments.networks import load_network
+from contextual_dropout.experiments.provenance import provenance
 from contextual_dropout.experiments.results import Results
 from contextual_dropout.prediction import MultilabelPrediction, Prediction
 
@@ -70,6 +71,8 @@ def _write_record(configs: list[RunConfig], results: Results, data_directory: An
             "noise": noise_name(config.noise_sd),
             "total_samples": config.samples,
             "seeds": list(kept),
+            "digests": [each.digest for each in done if each.seed in kept],
+            "commit": provenance()["commit"],
             "members": {str(size): _of_size(members, size, examples.test_y, config.task) for size in sizes},
         },
     )

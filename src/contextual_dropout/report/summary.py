@@ -192,7 +192,16 @@ def _runs(
         ensemble = read_json(path) if path.exists() else None
     except ExperimentError:
         faults[f"{setting}/{method}/ensemble"] = "is no valid JSON"
-    return Runs(setting, method, {record["config"]["seed"]: record for record in records}, ensemble)
+    by_seed = {record["config"]["seed"]: record for record in records}
+    return Runs(setting, method, by_seed, ensemble if _of_these(ensemble, by_seed) else None)
+
+
+def _of_these(ensemble: Any, records: dict[int, dict[str, Any]]) -> bool:
+    """Whether the members of an ensemble are these runs, with the values that they have now."""
+    if not isinstance(ensemble, dict) or "digests" not in ensemble:
+        return ensemble is not None  # as older versions wrote it
+    now = [records[seed].get("digest") for seed in records if seed in ensemble["seeds"]]
+    return bool(now == ensemble["digests"])
 
 
 def _check_alike(name: str, records: list[dict[str, Any]]) -> None:
