@@ -43,6 +43,7 @@ METHODS = {
     "bayes-by-backprop": "Bayes by Backprop, KL weight .1",
     "gating": "contextual gating (nothing sampled)",
     "gating-dropout": "contextual gating, then dropout",
+    "gating-dropout-tuned": "the same, rate tuned on validation (.02)",
     "learnable-bernoulli": "a learned rate per unit, without context",
     "contextual-gaussian": "contextual Gaussian dropout",
     "contextual-bernoulli-arm": "contextual Bernoulli dropout, ARM (`auto`)",

@@ -18,6 +18,7 @@ LABELS = {
     "gating": "Gating",
     "gating-dropout": "Gating + dropout",
     "mc-bernoulli-tuned": "MC dropout, tuned",
+    "gating-dropout-tuned": "Gating + dropout, tuned",
     "learnable-bernoulli": "Learnable Bernoulli",
     "contextual-bernoulli-arm": "Contextual Bernoulli (ARM)",
     "contextual-bernoulli-independent": "Contextual Bernoulli (independent ARM, constant context)",
@@ -36,7 +37,7 @@ REFERENCES = (
     "contextual-bernoulli-constant",
 )
 #: Baselines of ours that the paper does not have.
-ADDED = ("mc-bernoulli-tuned", "learnable-bernoulli")
+ADDED = ("mc-bernoulli-tuned", "gating-dropout-tuned", "learnable-bernoulli")
 
 
 def label(method: str) -> str:

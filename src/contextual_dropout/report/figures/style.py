@@ -27,6 +27,7 @@ _COLOURS = {
     "gating": "#999999",
     "gating-dropout": "#999999",
     "mc-bernoulli-tuned": "#56B4E9",
+    "gating-dropout-tuned": "#999999",
     "learnable-bernoulli": "#000000",
     "contextual-bernoulli-arm": "#F29C6E",
     "contextual-bernoulli-independent": "#F29C6E",
@@ -34,11 +35,14 @@ _COLOURS = {
     "contextual-bernoulli": "#D55E00",
     "contextual-gaussian": "#0072B2",
 }
-_MARKERS = dict(zip(LABELS, ("x", "o", "o", "s", "^", "v", "x", "+", "o", "d", "v", "+", "^", "o", "s"), strict=True))
+_MARKERS = dict(
+    zip(LABELS, ("x", "o", "o", "s", "^", "v", "x", "+", "o", "*", "d", "v", "+", "^", "o", "s"), strict=True)
+)
 _DASHED = (
     "mc-bernoulli-0.05",
     "gating-dropout",
     "mc-bernoulli-tuned",
+    "gating-dropout-tuned",
     "learnable-bernoulli",
     "contextual-bernoulli-arm",
     "contextual-bernoulli-independent",
