@@ -163,7 +163,7 @@ METHODS = [*baselines(added=True), *CONTEXTUAL]
 
 
 def write_all(root: Results) -> None:
-    """All ten methods, three seeds, both settings, ensembles of the noisy one."""
+    """All methods, three seeds, both settings, ensembles of the noisy one."""
     for place, method in enumerate(METHODS):
         deterministic = method == "gating"
         for seed, shift in enumerate((-0.1, 0.0, 0.2)):

@@ -27,10 +27,10 @@ def test_every_table_is_there(complete: Results, page: str) -> None:
 
 
 def test_header(page: str) -> None:
-    assert "- Seeds, noisy: 3 for each of 10 methods." in page
+    assert "- Seeds, noisy: 3 for each of 11 methods." in page
     assert "- Training, noisy: 200 epochs on 60,000 images." in page
-    assert "- Runs: 60; training took 30.00 CPU hours in all." in page
-    assert "- Commits: 0123456789ab (60 runs)." in page
+    assert "- Runs: 66; training took 33.00 CPU hours in all." in page
+    assert "- Commits: 0123456789ab (66 runs)." in page
     assert "Python 3.11, torch 2.0" in page
 
 
