@@ -12,7 +12,6 @@ independent-arm/-disarm    1              no       comparison with the paper (Al
 reinforce                  0 or more      yes      comparison
 concrete                   0 (one sweep)  no       comparison
 straight-through           0              no       wide Bernoulli sites, where ARM is too noisy
-expected                   0              no       wide Bernoulli sites, where the context matters most
 ========================== ============== ======== ==========================================
 
 Every estimator takes the Gaussian sites of a mixed model along.
@@ -24,7 +23,6 @@ from typing import Protocol
 
 from contextual_dropout.estimators.auto import Auto
 from contextual_dropout.estimators.concrete import Concrete
-from contextual_dropout.estimators.expected import Expected
 from contextual_dropout.estimators.independent_arm import IndependentARM
 from contextual_dropout.estimators.reinforce import LeaveOneOut, MovingAverage, Reinforce
 from contextual_dropout.estimators.reparameterized import Reparameterized, exact, truncated
@@ -40,7 +38,6 @@ __all__ = [
     "Auto",
     "Concrete",
     "Estimator",
-    "Expected",
     "IndependentARM",
     "LeaveOneOut",
     "MovingAverage",
@@ -105,5 +102,4 @@ def _registry() -> dict[str, Estimator]:
         "reinforce": Reinforce(),
         "concrete": Concrete(),
         "straight-through": StraightThrough(),
-        "expected": Expected(),
     }
