@@ -26,7 +26,7 @@ from tests.docs.measured import (
     written,
 )
 
-GATING = "gating"
+GATING, TUNED_GATES = "gating", "gating-dropout-tuned"
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -53,15 +53,21 @@ def mean(method: str, name: str) -> float:
     return statistics.mean(values(method, name))
 
 
-def test_ours_is_ahead_of_every_sampling_method() -> None:
-    others = [method for method in METHODS if method != OURS and records(method) and values(method, "pavpu")]
-    assert len(others) > 3
+def test_ours_is_ahead_of_every_sampling_method_but_one() -> None:
+    """But dropout at a tuned rate behind gates, which is ahead of it, as README.md says."""
+    others = [method for method in METHODS if method not in (OURS, TUNED_GATES) and values(method, "pavpu")]
+    assert len(others) > 7
     for name in ("accuracy", "pavpu", "log_likelihood"):
-        assert mean(OURS, name) > max(mean(method, name) for method in others), name
+        assert mean(TUNED_GATES, name) > mean(OURS, name) > max(mean(method, name) for method in others), name
+
+
+def test_contextual_gaussian_dropout_drops_nothing() -> None:
+    for record in records("contextual-gaussian"):
+        assert min(site["mean"] for site in record["contextuality"]["sites"].values()) > 0.999
 
 
 def test_the_gate_is_ahead_of_ours() -> None:
-    """In accuracy, log-likelihood, ranking of errors and calibration, as README.md says; it has no p-value."""
+    """In accuracy, log-likelihood, ranking of errors and calibration, as docs/errata.md says; it has no p-value."""
     assert not values(GATING, "pavpu")
     for name in ("accuracy", "log_likelihood"):
         assert mean(GATING, name) > mean(OURS, name), name

@@ -260,8 +260,8 @@ def test_a_checkpoint_of_a_training_that_diverged_is_named(tmp_path: Path) -> No
 
 
 def test_predictions_without_figures_are_those_of_a_training_that_diverged(tmp_path: Path) -> None:
-    """The parameters are numbers still, but labels have probability 0."""
-    config = tiny(epochs=1, batch_size=256, optimizer={"name": "sgd", "lr": 1e10})
+    """The parameters are numbers still, but their products are not."""
+    config = tiny(epochs=1, batch_size=256, optimizer={"name": "sgd", "lr": 1e25})
     for _ in range(2):
         with pytest.raises(ExperimentError, match=r"is trained, but .* its training diverged, it seems; choose"):
             run(config, folders(tmp_path))
