@@ -118,8 +118,7 @@ def test_curves_of_another_configuration_are_not_taken(results: Results, data: P
     shutil.rmtree(results.work)
     path.write_text(path.read_text().replace('"digest": "', '"digest": "0'))
     found = section(results, data)
-    assert "Contextual Bernoulli: predictions of the seeds 1 are not kept here." not in found.notes
-    assert "Contextual Bernoulli: predictions of the seeds 0 are not kept here." in found.notes
+    assert "Predictions that are not kept here, of some seeds: Contextual Bernoulli (seeds 0)." in found.notes
     path.write_text("{")
     assert "Contextual Bernoulli, seed 0, is left out of the figures of predictions" in section(results, data).notes[0]
 
@@ -183,7 +182,7 @@ def test_runs_on_other_examples_are_told(results: Results, data: Path, two: Two,
 def test_a_lost_seed_is_told(results: Results, data: Path, two: Two) -> None:
     work(results, two[1]).unlink()
     found = section(results, data)
-    assert found.notes == ["Contextual Bernoulli: predictions of the seeds 1 are not kept here."]
+    assert found.notes == ["Predictions that are not kept here, of some seeds: Contextual Bernoulli (seeds 1)."]
     assert titles(found) == FIGURES
 
 

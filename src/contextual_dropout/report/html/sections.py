@@ -101,7 +101,7 @@ def _noise(runs: Runs) -> str:
 
 def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, notes: list[str]) -> list[Kept]:
     """Of all runs that kept curves or predictions; the others are noted, if there are any that did."""
-    noise, found, without, lost = runs[0].own_noise, [], [], []
+    noise, found, without, partly = runs[0].own_noise, [], [], []
     for each in runs:
         before = len(notes)
         kept = read_kept(selection.results, each, examples, noise, notes)
@@ -112,13 +112,14 @@ def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, not
         if kept is None and not told:
             without.append(each.label)
         elif kept is not None and len(missing) > told:
-            lost.append(f"{each.label}: predictions of the seeds {', '.join(map(str, missing))} are not kept here.")
+            partly.append(f"{each.label} (seeds {', '.join(map(str, missing))})")
+    if partly:
+        notes.append(f"Predictions that are not kept here, of some seeds: {'; '.join(partly)}.")
     if found and without:
-        lost.append(
+        notes.append(
             f"Neither curves nor predictions at {_noise(runs[0])} are kept here of {'; '.join(without)}: left out of "
             f"the figures of predictions and the gallery ({_FOLDER})."
         )
-    notes += lost
     return found
 
 
