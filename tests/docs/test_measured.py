@@ -107,6 +107,12 @@ def said() -> Iterator[tuple[str, str]]:
     yield errata, f"({gate['calibration_error']:.2f}% against {ours['calibration_error']:.2f}%)"
     brier = [shown([each["brier"]], 4) for each in (gate, ours)]  # type: ignore[list-item]
     yield errata, f"Brier score ({brier[0]} against {brier[1]}; all of seed 0)"
+    clean = [
+        json.loads((ROOT / f"experiments/results/mnist/original/{method}/seed-0.json").read_text(encoding="utf-8"))
+        for method in (OURS, "mc-bernoulli")
+    ]
+    rates = [record["test"]["noise-0"]["accuracy"] for record in clean]
+    yield "README.md", f"contextual Bernoulli dropout has {rates[0]:.2f} and MC dropout {rates[1]:.2f}"
     yield "docs/estimators.md", f"(seed 0) freezing the context then costs {alone[1] - frozen[1]:.1f} points"
 
 
