@@ -109,10 +109,13 @@ def said() -> Iterator[tuple[str, str]]:
     yield errata, f"Brier score ({brier[0]} against {brier[1]}; all of seed 0)"
     clean = [
         json.loads((ROOT / f"experiments/results/mnist/original/{method}/seed-0.json").read_text(encoding="utf-8"))
-        for method in (OURS, "mc-bernoulli")
+        for method in (OURS, "mc-bernoulli", GATING)
     ]
-    rates = [record["test"]["noise-0"]["accuracy"] for record in clean]
-    yield "README.md", f"contextual Bernoulli dropout has {rates[0]:.2f} and MC dropout {rates[1]:.2f}"
+    found = [record["test"]["noise-0"] for record in clean]
+    scores = [shown([each["log_likelihood"]], 3) for each in found]
+    bernoulli, mc, gated = (f"{each['accuracy']:.2f}" for each in found)
+    yield "README.md", f"dropout has {bernoulli} (log-likelihood {scores[0]}), MC dropout {mc} ({scores[1]})"
+    yield "README.md", f"the gate {gated} ({scores[2]})"
     yield "docs/estimators.md", f"(seed 0) freezing the context then costs {alone[1] - frozen[1]:.1f} points"
 
 

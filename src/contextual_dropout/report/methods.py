@@ -68,7 +68,7 @@ def label_of(config: Mapping[str, Any]) -> str:
     estimator, weight = objective.get("estimator"), objective.get("penalty_weight", 1)
     if method == "contextual-bernoulli" and estimator:
         return f"{label(method)} ({estimator})"
-    return f"{label(method)} (KL weight {weight:g})" if method == "bayes-by-backprop" and weight != 1 else label(method)
+    return f"{label(method)} (KL weight {weight})" if method == "bayes-by-backprop" and weight != 1 else label(method)
 
 
 def ordered(methods: Iterable[str]) -> list[str]:
