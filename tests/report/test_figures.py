@@ -24,6 +24,7 @@ from contextual_dropout.report.figures import (
     learning_curves,
     telling_examples,
 )
+from contextual_dropout.report.figures.style import legend, new_figure
 from contextual_dropout.report.methods import label
 from contextual_dropout.report.metrics import ACCURACY
 from contextual_dropout.report.summary import Summary
@@ -194,3 +195,15 @@ def test_files_are_the_same_every_time(results: Results, tmp_path: Path) -> None
         assert one.read_bytes() == two.read_bytes()
         assert one.stat().st_size > 5000
     assert not any(b"<dc:date>" in path.read_bytes() for path in first)
+
+
+def test_legends_are_not_cut() -> None:
+    names = ["Bayes by Backprop (KL weight 0.1)", "Contextual Bernoulli (straight-through)", "Gating + dropout, tuned"]
+    figure, (axes,) = new_figure(3.0, 1, 1)
+    for name in names * 4:
+        axes.plot([0, 1], label=name)
+    legend(figure, axes)
+    figure.canvas.draw()
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+    assert whole.y0 <= box.y0

@@ -31,7 +31,7 @@ def ensembles(summary: Summary, setting: str = "noisy") -> Figure:
     measured = [runs for method in summary.methods(setting) if (runs := summary.runs[setting, method]).ensemble]
     if not measured:
         raise NoData(f"no ensembles were measured in the setting {setting}")
-    figure, panels = new_figure(3.0, 1, len(PANELS))
+    figure, panels = new_figure(3.4, 1, len(PANELS))
     for axes, (title, (unit, value)) in zip(panels, PANELS.items(), strict=True):
         for runs in measured:
             _line(axes, runs, value)

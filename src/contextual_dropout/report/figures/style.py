@@ -115,7 +115,11 @@ def tidy(axes: Axes, title: str, x: str, y: str) -> None:
     axes.ticklabel_format(axis="y", useOffset=False)
 
 
-def legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
-    """One legend below all panels, of the lines of ``axes``."""
+def legend(figure: Figure, axes: Axes) -> None:
+    """One legend below all panels, of the lines of ``axes``, in as many columns as fit, up to four."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=7.5)
+    for columns in (4, 3, 2, 1):
+        drawn = figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=7.5)
+        if drawn.get_window_extent().width <= figure.bbox.width or columns == 1:
+            return
+        drawn.remove()
