@@ -207,3 +207,14 @@ def test_legends_are_not_cut() -> None:
     box, whole = figure.legends[0].get_window_extent(), figure.bbox
     assert whole.x0 <= box.x0 < box.x1 <= whole.x1
     assert whole.y0 <= box.y0
+
+
+def test_panels_of_the_learning_curves_have_their_room(complete: Results) -> None:
+    """Whatever is in the legend: all methods there are, by their longest names."""
+    figure = learning_curves(summarise(complete, "mnist"), "noisy")
+    figure.canvas.draw()
+    panels, (legend_box,) = figure.axes[:3], [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    assert min(axes.get_window_extent().width for axes in panels) > 0.35 * figure.bbox.width
+    box = legend_box.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert 0 <= box.y0 < box.y1 <= figure.bbox.y1

@@ -74,4 +74,4 @@ def _legends(accuracy: Axes, prior: Axes, rest: Axes) -> None:
     styles = [line for line in _SITE_LINES if any(each.get_linestyle() == line for each in prior.lines)]
     handles += [Line2D([], [], color="black", linestyle=line, linewidth=1) for line in styles]
     labels += [f"prior of site {index}" for index in range(1, len(styles) + 1)]
-    rest.legend(handles, labels, loc="center", frameon=False, fontsize=7.5, ncols=2)
+    rest.legend(handles, labels, loc="center", frameon=False, fontsize=7, labelspacing=0.3)
