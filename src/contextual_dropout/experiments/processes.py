@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
+
+from torch import distributed
 
 from contextual_dropout.experiments.checkpoints import DirectCheckpoints
 from contextual_dropout.experiments.config import RunConfig
@@ -41,7 +44,18 @@ def fabric_for(config: RunConfig) -> Fabric:
         plugins=[DirectCheckpoints()],
     )
     fabric.launch()
+    if size > 1:
+        atexit.register(_leave)
     return fabric
+
+
+def _leave() -> None:
+    """End the group before the interpreter: threads of gloo that outlive it abort the process now and then.
+
+    Fabric does so for NCCL alone.
+    """
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def share(rows: int, rank: int, size: int) -> tuple[slice, float]:
