@@ -13,16 +13,28 @@ def encoder(features: int = 8, context_features: int = 8, **options: object) -> 
     return Encoder(features, context_features, **(defaults | options))  # type: ignore[arg-type]
 
 
-def test_pool_averages_all_but_two_axes() -> None:
+def test_pool_averages_all_but_the_given_axes() -> None:
     u = torch.randn(4, 3, 5, 6)
-    torch.testing.assert_close(pool(u, 0, 1), u.mean((2, 3)))
-    torch.testing.assert_close(pool(u, 0, -1), u.mean((1, 2)))
-    torch.testing.assert_close(pool(u, 1, 0), u.mean((2, 3)).T)
-    assert pool(u[:, :, 0, 0], 0, 1).data_ptr() == u.data_ptr()
+    torch.testing.assert_close(pool(u, [0], 1), u.mean((2, 3)))
+    torch.testing.assert_close(pool(u, [0], -1), u.mean((1, 2)))
+    torch.testing.assert_close(pool(u, [1], 0), u.mean((2, 3)).T)
+    torch.testing.assert_close(pool(u, [0, 2], 1), u.mean(3).permute(0, 2, 1))
+    torch.testing.assert_close(pool(u, [-1, 1, 0], 2), u.permute(3, 1, 0, 2))
+    assert pool(u[:, :, 0, 0], [0], 1).data_ptr() == u.data_ptr()
 
 
 def test_pool_of_an_empty_axis_is_zero() -> None:
-    assert torch.equal(pool(torch.empty(2, 3, 0), 0, 1), torch.zeros(2, 3))
+    assert torch.equal(pool(torch.empty(2, 3, 0), [0], 1), torch.zeros(2, 3))
+    assert torch.equal(pool(torch.empty(2, 3, 0), [0], 1, pooling="mean-deviation"), torch.zeros(2, 6))
+
+
+def test_the_mean_absolute_deviation_tells_apart_what_instance_normalisation_made_alike() -> None:
+    u = torch.nn.InstanceNorm2d(3)(torch.rand(8, 3, 32, 32) ** torch.linspace(1, 6, 8)[:, None, None, None])
+    mean, deviation = pool(u, [0], 1, pooling="mean-deviation").chunk(2, -1)
+    torch.testing.assert_close(deviation, (u - u.mean((2, 3), keepdim=True)).abs().mean((2, 3)))
+    assert mean.std(0).max() < 1e-6
+    assert u.std((2, 3), correction=0).std(0).max() < 1e-3  # of no use either
+    assert deviation.std(0).min() > 0.02
 
 
 @pytest.mark.parametrize(("reduction", "width"), [(1, 8), (3, 2), (7, 1), (8, 8), (100, 8)])

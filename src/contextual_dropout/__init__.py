@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextual_dropout import baselines, estimators, metrics, schedules, significance
-from contextual_dropout.checks import SaturationWarning
+from contextual_dropout.checks import CoupledRowsWarning, SaturationWarning
 from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import contextualize, conversion, sites, strip
 from contextual_dropout.conversion.parameters import count_parameters, parameter_groups
@@ -22,6 +22,7 @@ __all__ = [
     "ELBO",
     "ContextualDropout",
     "ConversionWarning",
+    "CoupledRowsWarning",
     "LazyContextualDropout",
     "MultilabelPrediction",
     "Prediction",

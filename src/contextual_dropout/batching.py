@@ -30,7 +30,7 @@ def is_batched(tensor: Tensor) -> bool:
 
 def as_rows(site: ContextualDropout, u: Tensor, context: Tensor | None) -> bool:
     """Whether the usual case is given: examples on the first axis and nothing else to read."""
-    return context is None and site.batch_dim == 0 and u.ndim > 1 and site.dim % u.ndim != 0
+    return context is None and site.batch_dims == (0,) and u.ndim > 1 and site.dim % u.ndim != 0
 
 
 def masked_rows(site: ContextualDropout, u: Tensor, logits: Tensor | None, spread: Tensor) -> Tensor:
@@ -53,8 +53,7 @@ def masked_rows(site: ContextualDropout, u: Tensor, logits: Tensor | None, sprea
         else:
             rows = get_unwrapped(u).movedim(axis, 0).flatten(0, 1)  # (k B, ...)
             logits = site.logits(rows)
-        mask = site.family.sample(logits, site.family.noise(logits))  # (k B, C)
-        out = site.apply_mask(rows, mask)
+        out = site.sampled(rows, logits)
         out = out.reshape(samples, len(rows) // samples, *out.shape[1:])  # (k, B, ...)
     return _add_batch_dim(out, 0, level)
 

@@ -9,10 +9,12 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
+from contextual_dropout.credit import Rows
 from contextual_dropout.site import ContextualDropout, Draw
 from contextual_dropout.tape import Recording
 
 __all__ = [
+    "CoupledRowsWarning",
     "SaturationWarning",
     "closure_called_sites",
     "finite",
@@ -20,6 +22,7 @@ __all__ = [
     "one_value_per_sample",
     "sites_can_learn",
     "warn_if_saturated",
+    "warn_of_coupled_rows",
 ]
 
 #: Mean keep probabilities outside of this range are reported.
@@ -49,8 +52,8 @@ def closure_called_sites(sites: Collection[ContextualDropout], recording: Record
             )
 
 
-def one_value_per_sample(recording: Recording, log_likelihood: Tensor) -> None:
-    """The closure's value has to be (B,), B being the sites' number of samples."""
+def one_value_per_sample(recording: Recording, log_likelihood: Tensor, rows: Rows) -> None:
+    """The closure's value has to be (B,), B being the sites' number of samples; any number where rows are coupled."""
     samples = len(recording.draws[0].logits)
     if not isinstance(log_likelihood, Tensor) or log_likelihood.ndim != 1:
         got = f"shape {tuple(log_likelihood.shape)}" if isinstance(log_likelihood, Tensor) else repr(log_likelihood)
@@ -58,12 +61,17 @@ def one_value_per_sample(recording: Recording, log_likelihood: Tensor) -> None:
             f"the closure must return one log-likelihood per example, shape ({samples},), got {got}: for a classifier "
             "return -F.cross_entropy(model(x), y, reduction='none')"
         )
+    if rows == "coupled":
+        return
     for draw in recording.draws:
-        if len(draw.logits) != len(log_likelihood):
+        drawn, examples = len(draw.logits), len(log_likelihood)
+        if drawn != examples and not (draw.site.folded and examples and drawn % examples == 0):
             raise ValueError(
                 f"site {recording.name_of(draw.site)!r} drew masks of shape {tuple(draw.logits.shape)}, i.e. for "
-                f"{len(draw.logits)} samples, but the closure returned {len(log_likelihood)} log-likelihoods: it must "
-                "return one per sample; if the site's samples are on another axis, build it with batch_dim"
+                f"{drawn} samples, but the closure returned {examples} log-likelihoods: it must return one per sample. "
+                "If the site's samples are on another axis, build it with batch_dim; if that axis holds several rows "
+                "of each sample, with folded=True (cd.contextualize finds both with example=); if rows act on one "
+                "another, as nodes of a graph do, give cd.ELBO rows='coupled'"
             )
 
 
@@ -96,6 +104,22 @@ def sites_can_learn(recording: Recording) -> None:
                 f"site {recording.name_of(draw.site)!r} ran without autograd, so that its encoder cannot learn: do not "
                 "call the model under torch.no_grad(), and give torch.utils.checkpoint use_reentrant=False"
             )
+
+
+class CoupledRowsWarning(UserWarning):
+    """A mask acts on the log-likelihoods of other examples, and is not credited with them."""
+
+
+def warn_of_coupled_rows() -> None:
+    """Say that score-function gradients are biased, and what to do."""
+    warnings.warn(
+        "the mask of one example moves the log-likelihood of another (as between nodes of a graph, or where rows of "
+        "the batch are mixed): ARM, DisARM and REINFORCE credit a mask with its own example only, so that their "
+        "gradients are biased. Give cd.ELBO rows='coupled', which credits it with the whole batch, or estimator="
+        "'straight-through', whose gradient takes every path",
+        CoupledRowsWarning,
+        stacklevel=3,
+    )
 
 
 def warn_if_saturated(recording: Recording) -> bool:

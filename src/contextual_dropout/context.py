@@ -41,7 +41,8 @@ class _Watch(TorchFunctionMode):
 def keep_probabilities(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[str, Tensor]:
     """Each site's keep probabilities (B, C) in one pass with sampled masks, in double precision.
 
-    Later sites read what the earlier ones' masks left. A site that is called several times has (calls * B, C).
+    Later sites read what the earlier ones' masks left. A site that is called several times has (calls * B, C), a
+    position-wise one (B, ..., C), and (N, C) if it was called with different numbers of positions.
 
     Args:
         model: a network with sites.
@@ -62,12 +63,18 @@ def keep_probabilities(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[
         model(*inputs, **keywords)
     if not watch.keep:
         raise ValueError("the model called no contextual dropout site: add some with cd.contextualize(model)")
-    return {name: torch.cat(watch.keep[site]) for name, site in sites(model).items() if site in watch.keep}
+    return {name: _together(watch.keep[site]) for name, site in sites(model).items() if site in watch.keep}
+
+
+def _together(calls: list[Tensor]) -> Tensor:
+    """The keep probabilities of all calls, those of different shapes as rows (N, C)."""
+    alike = all(call.shape[1:] == calls[0].shape[1:] for call in calls)
+    return torch.cat(calls if alike else [call.flatten(0, -2) for call in calls])
 
 
 @torch.no_grad()
 def freeze_context(model: Model, *inputs: Any, **keywords: Any) -> Model:
-    """A copy whose sites keep each unit with its mean probability over ``inputs``, whatever the sample.
+    """A copy whose sites keep each unit with its mean probability over ``inputs``, whatever the sample and position.
 
     What such a copy loses is what the context was worth.
 
@@ -87,7 +94,7 @@ def freeze_context(model: Model, *inputs: Any, **keywords: Any) -> Model:
         >>> torch.allclose(frozen[0].keep_probability(torch.randn(2, 4)), mean)
         True
     """
-    means = {name: keep.mean(0) for name, keep in keep_probabilities(model, *inputs, **keywords).items()}
+    means = {name: keep.flatten(0, -2).mean(0) for name, keep in keep_probabilities(model, *inputs, **keywords).items()}
     frozen = copy.deepcopy(model)
     for name, keep in means.items():
         site = sites(frozen)[name]

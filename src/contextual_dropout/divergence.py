@@ -23,7 +23,7 @@ class Divergence(Protocol):
     """A draw's mask influences its own cost (0) or those of later draws only (1)."""
 
     def __call__(self, draw: Draw) -> Tensor:
-        """The cost of a draw, (B,) nats."""
+        """The cost of a draw, (B,) nats; one number for each row of a folded site."""
 
 
 class ClosedForm:
@@ -34,8 +34,8 @@ class ClosedForm:
     def __call__(self, draw: Draw) -> Tensor:
         logits, prior = draw.logits, draw.prior_logit.to(draw.logits.dtype)
         if len(logits) > 1 and logits.stride(0) == 0:  # logits without a context: one row for all samples
-            return draw.family.kl(logits[0], prior).expand(len(logits))
-        return draw.family.kl(logits, prior)
+            return draw.family.kl(logits[0], prior).sum().expand(len(logits))
+        return _over_positions(draw.family.kl(logits, prior))
 
 
 class LogRatio:
@@ -50,7 +50,13 @@ class LogRatio:
     def __call__(self, draw: Draw) -> Tensor:
         prior = draw.prior_logit.to(draw.logits.dtype)
         logits = draw.logits if draw.sampled.requires_grad else draw.logits.detach()
-        return (draw.family.log_prob(draw.mask, logits) - draw.family.log_prob(draw.mask, prior)).sum(-1)
+        ratio = draw.family.log_prob(draw.mask, logits) - draw.family.log_prob(draw.mask, prior)
+        return _over_positions(ratio.sum(-1))
+
+
+def _over_positions(costs: Tensor) -> Tensor:
+    """(B, ...) to (B,): a sample's cost is the sum of those of its positions."""
+    return costs if costs.ndim == 1 else costs.flatten(1).sum(1)
 
 
 def by_name(name: str) -> Divergence:

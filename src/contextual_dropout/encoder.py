@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -11,39 +12,57 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 
-__all__ = ["ENCODERS", "LAZY_ENCODERS", "Encoder", "EncoderKind", "GlobalLogits", "pool"]
+__all__ = ["CHANNELS", "ENCODERS", "LAZY_ENCODERS", "Encoder", "EncoderKind", "GlobalLogits", "Pooling", "pool"]
 
 EncoderKind = Literal["bottleneck", "global"]
 Initialisation = Literal["he", "zero"]
+Pooling = Literal["mean", "mean-deviation"]
+#: How many numbers each kind of pooling makes of a channel.
+CHANNELS: dict[Pooling, int] = {"mean": 1, "mean-deviation": 2}
 
 
-def pool(u: Tensor, batch_dim: int, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Average ``u`` over all but two axes, F_avepool,d(U) in the paper.
+def pool(
+    u: Tensor, batch_dims: Sequence[int], dim: int, dtype: torch.dtype | None = None, pooling: Pooling = "mean"
+) -> Tensor:
+    """Average ``u`` over all axes but those of samples, positions and features, F_avepool,d(U) in the paper.
 
     Args:
-        u: any shape with a batch axis and a feature axis.
-        batch_dim: the axis of the samples.
+        u: any shape with these axes.
+        batch_dims: the axis of the samples, then those of positions that are not averaged over.
         dim: the axis of the features.
         dtype: in which to average and return.
+        pooling: ``"mean-deviation"`` puts the mean absolute deviation from the mean behind it: after an instance
+            normalisation, mean and variance are the same for every sample, the mean absolute deviation is not.
 
     Returns:
-        (B, C); an average over no element (an axis of length 0) is 0.
+        (B, ..., C) or (B, ..., 2 C); an average over no element (an axis of length 0) is 0.
 
     Example:
-        >>> pool(torch.arange(12.0).reshape(1, 3, 2, 2), 0, 1)
+        >>> u = torch.arange(12.0).reshape(1, 3, 2, 2)
+        >>> pool(u, [0], 1)
         tensor([[1.5000, 5.5000, 9.5000]])
+        >>> pool(u, [0], 1, pooling="mean-deviation")
+        tensor([[1.5000, 5.5000, 9.5000, 1.0000, 1.0000, 1.0000]])
     """
-    batch_dim, dim = batch_dim % u.ndim, dim % u.ndim
-    rest = [axis for axis in range(u.ndim) if axis not in (batch_dim, dim)]
-    if rest:
-        elements = math.prod(u.shape[axis] for axis in rest)
-        u = u.mean(rest, dtype=dtype) if elements else u.sum(rest, dtype=dtype)
-    u = u.to(dtype) if dtype is not None else u
-    return u if batch_dim < dim else u.mT
+    kept = [axis % u.ndim for axis in (*batch_dims, dim)]
+    rest = [axis for axis in range(u.ndim) if axis not in kept]
+    mean = _average(u, rest, dtype)
+    pooled = [mean] if pooling == "mean" else [mean, _average((u - mean).abs(), rest, dtype)]
+    order = [sorted(kept).index(axis) for axis in kept]
+    parts = [part.squeeze(tuple(rest)).permute(order) for part in pooled]
+    return parts[0] if pooling == "mean" else torch.cat(parts, -1)
+
+
+def _average(u: Tensor, axes: list[int], dtype: torch.dtype | None) -> Tensor:
+    """The mean over ``axes``, which stay as axes of length one."""
+    if not axes:
+        return u if dtype is None else u.to(dtype)
+    elements = math.prod(u.shape[axis] for axis in axes)
+    return u.mean(axes, keepdim=True, dtype=dtype) if elements else u.sum(axes, keepdim=True, dtype=dtype)
 
 
 class Encoder(nn.Module):
-    """t h: (B, C) -> (B, C), two linear layers around a bottleneck (Section 2.3 of the paper).
+    """t h: (..., C) -> (..., C), two linear layers around a bottleneck (Section 2.3 of the paper).
 
     ``alpha = Phi_2 F_NL(Phi_1 x)`` with Phi_1: C_context -> W, Phi_2: W -> C and W = C_context // gamma.
     Where there are no more than gamma channels (the heads of an attention layer, say) they are not reduced, as in the
@@ -110,7 +129,7 @@ class Encoder(nn.Module):
         nn.init.constant_(self.expand_bias, self.initial_logit / self.temperature)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Natural logits t * alpha (B, C) for pooled features (B, C_context), in the precision of the latter."""
+        """Natural logits t * alpha (..., C) for pooled features (..., C_context), in the precision of the latter."""
         reduce_weight, reduce_bias = self.reduce_weight.to(x.dtype), self.reduce_bias.to(x.dtype)
         expand_weight, expand_bias = self.expand_weight.to(x.dtype), self.expand_bias.to(x.dtype)
         hidden = F.leaky_relu(F.linear(x, reduce_weight, reduce_bias), self.negative_slope)
@@ -139,7 +158,7 @@ class GlobalLogits(Encoder):
         nn.init.constant_(self.expand_bias, self.initial_logit / self.temperature)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (self.temperature * self.expand_bias.to(x.dtype)).expand(len(x), -1)
+        return (self.temperature * self.expand_bias.to(x.dtype)).expand(*x.shape[:-1], -1)
 
     def extra_repr(self) -> str:
         return f"{self.features}, the same for every sample"
@@ -160,7 +179,7 @@ class _Lazy(LazyModuleMixin, Encoder):
             super().reset_parameters()
 
     def initialize_parameters(self, x: Tensor) -> None:
-        """Give the parameters their shapes for inputs (B, C_context); as many logits unless the site said otherwise."""
+        """Give the parameters their shapes for inputs (..., C_context); as many logits if the site did not say."""
         self.context_features = x.shape[-1]
         self.features = self.features or self.context_features
         if not self.has_uninitialized_params():

@@ -44,7 +44,7 @@ def _by_running_statistics(layer: Any) -> bool:
 
 
 def _one_mask_per_row(layer: Any) -> bool:
-    return layer.batch_dim == 0 and layer.dim != 0 and type(layer.encoder) is Encoder
+    return layer.batch_dims == (0,) and layer.dim != 0 and type(layer.encoder) is Encoder
 
 
 _Layers = tuple[type[nn.Module], ...]
@@ -161,8 +161,7 @@ def _draws(layer: nn.Module) -> bool:
 
 
 def _masked(site: ContextualDropout, u: Tensor, logits: Tensor | None) -> Tensor:
-    logits = site.logits(u) if logits is None else logits
-    return site.apply_mask(u, site.family.sample(logits, site.family.noise(logits)))
+    return site.sampled(u, site.logits(u) if logits is None else logits)
 
 
 def _dropped(u: Tensor, p: float) -> Tensor:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from contextual_dropout import checks, divergence, estimators
+from contextual_dropout.credit import Rows
 from contextual_dropout.distributed import exchange_buffers, is_sharded
 from contextual_dropout.schedules import Constant, Schedule
 from contextual_dropout.signals import inject
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.tape import Recording, Watch
-from contextual_dropout.trial import Trial
+from contextual_dropout.trial import Trial, sample
 
 __all__ = ["ELBO", "Step"]
 
@@ -30,7 +31,8 @@ class Step:
     Attributes:
         loss: minus the batch mean of the ELBO; its ``backward()`` fills theta, phi and eta.
         log_likelihood: log p(y | x, z) per example (B,), detached.
-        kl: summed over units and sites, per example (B,), detached and not yet weighted.
+        kl: summed over units, positions and sites, per example (B,), detached and not yet weighted; coupled rows have
+            equal shares of it.
         kl_weight: the weight that the loss used.
     """
 
@@ -58,6 +60,10 @@ class ELBO:
         kl_weight: a number, or a :class:`~contextual_dropout.schedules.Schedule`, which moves on with every
             call that has autograd on.
         kl: ``"closed-form"`` or ``"sampled"``, the log-ratio log q(z) - log p(z) of the paper's ARM.
+        rows: ``"independent"``, or ``"coupled"`` where the mask of one row acts on the log-likelihoods of others, as in
+            a graph network: every mask is then credited with the reward of the whole batch, and the closure may return
+            any number of log-likelihoods, one for each graph, say, or one in all. Score-function estimators (ARM,
+            DisARM, REINFORCE) are unbiased only if this is right; a first step that shows otherwise warns.
         replay: whether pseudo passes take what comes before their site from the true pass instead of computing
             it again. The result is the same; without it a step is slower and keeps fewer activations.
 
@@ -80,6 +86,7 @@ class ELBO:
         kl_weight: float | Schedule = 1.0,
         *,
         kl: Literal["closed-form", "sampled"] = "closed-form",
+        rows: Rows = "independent",
         replay: bool = True,
     ) -> None:
         self.model = model
@@ -88,6 +95,9 @@ class ELBO:
             raise TypeError(f"estimator must be a name or an estimator object such as SampledARM(), got {estimator!r}")
         self.schedule = cast(Schedule, kl_weight) if hasattr(kl_weight, "advance") else Constant(kl_weight)
         self._divergence = divergence.by_name(kl)
+        if rows not in get_args(Rows):
+            raise ValueError(f"unknown rows {rows!r}: expected one of {', '.join(map(repr, get_args(Rows)))}")
+        self._rows: Rows = rows
         self._replay = replay
         self._calls = 0
         self._warned = False
@@ -105,17 +115,24 @@ class ELBO:
         if learning:
             exchange_buffers(self.model)
         sites = {module for module in self.model.modules() if isinstance(module, ContextualDropout)}
-        reruns = learning and self.estimator.reruns and any(not site.family.pathwise for site in sites)
+        # Masks that carry no gradient: their credit is a reward, so it matters which rows that is the reward of.
+        scored = self.estimator.sampler is sample and any(not site.family.pathwise for site in sites)
+        asks = scored and self._rows == "independent" and self._calls == 0
+        reruns = learning and (asks or (self.estimator.reruns and any(not site.family.pathwise for site in sites)))
         replay = reruns and self._replay and not is_sharded(self.model)
         recording = Recording(self.model, self.estimator.sampler, Watch(reruns, replay))
         with recording:
             log_likelihood = closure()
         checks.closure_called_sites(sites, recording)
-        checks.one_value_per_sample(recording, log_likelihood)
+        if self._rows == "coupled" and isinstance(log_likelihood, Tensor):
+            log_likelihood = log_likelihood.reshape(-1) if log_likelihood.ndim == 0 else log_likelihood
+        checks.one_value_per_sample(recording, log_likelihood, self._rows)
         checks.finite("log-likelihood", log_likelihood)
         if learning:
             checks.sites_can_learn(recording)
-        trial = Trial(closure, recording, log_likelihood, self._divergence, self.schedule.weight)
+        trial = Trial(closure, recording, log_likelihood, self._divergence, self.schedule.weight, self._rows)
+        if learning and asks and trial.score_draws and trial.acts_on_other_rows():
+            checks.warn_of_coupled_rows()
         signals = self.estimator(trial) if learning else []
         kl = torch.stack(list(trial.true.costs)).sum(0)
         checks.finite("KL", kl)

@@ -200,7 +200,7 @@ class SharedPrefix(TorchFunctionMode):
         logits = site.logits(u, context) if known is None else known
         if self._spread is not None:
             logits = logits + self._spread.to(logits)  # a mask per sample, also where u is the same for all
-        return site.apply_mask(u, site.family.sample(logits, site.family.noise(logits)))
+        return site.sampled(u, logits)
 
 
 def _version(value: Any) -> int:

@@ -30,7 +30,8 @@ class SiteSpread:
     Attributes:
         calls: per pass.
         keep_probability: mean over samples and units.
-        contextuality: standard deviation of the keep probability over the samples of the batch, mean over units.
+        contextuality: standard deviation of the keep probability over the samples of the batch (and the positions of a
+            position-wise site), mean over units.
         spread: standard deviation of the mask over the passes, mean over samples and units.
     """
 
@@ -124,5 +125,6 @@ def _spread(name: str, site: ContextualDropout, passes: list[_Watch]) -> SiteSpr
         raise SilentSiteError(
             f"site {name!r} drew the same mask in {len(passes)} passes: its mean keep probability is {keep.mean():.4f}"
         )
-    contextuality = keep.std(0).mean().item() if len(keep) > 1 else 0.0
+    rows = keep.flatten(0, -2)
+    contextuality = rows.std(0).mean().item() if len(rows) > 1 else 0.0
     return SiteSpread(sum(map(len, calls)) / len(calls), keep.mean().item(), contextuality, masks.std(0).mean().item())

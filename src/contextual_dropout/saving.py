@@ -25,7 +25,7 @@ from contextual_dropout.conversion.placement import (
 )
 from contextual_dropout.conversion.report import Change, Conversion
 from contextual_dropout.site import ContextualDropout
-from contextual_dropout.site_files import FORMAT, build_site, read_sites
+from contextual_dropout.site_files import FORMAT, OLDER, build_site, read_sites
 from contextual_dropout.writing import save_tensors
 
 __all__ = ["load_sites", "save_sites"]
@@ -206,7 +206,7 @@ def _compare(
     problems = [f"{name}: in the file but not in the model" for name in saved if name not in found]
     problems += [f"{name}: in the model but not in the file" for name in found if name not in saved]
     for name in found.keys() & saved.keys():
-        here, there = found[name].config, saved[name]
+        here, there = found[name].config, OLDER | saved[name]
         different = (key for key in here if key != "initialisation" and here[key] != there.get(key))
         problems += [f"{name}: {key} is {here[key]} here, {there.get(key)} in the file" for key in different]
         for key, tensor in found[name].state_dict().items():

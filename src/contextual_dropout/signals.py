@@ -20,7 +20,7 @@ class Signal:
     (Appendix A of the paper).
 
     Attributes:
-        carrier: logits or masks of a draw (B, C), attached to the encoder.
+        carrier: logits or masks of a draw, attached to the encoder.
         gradient: of the same shape, detached.
     """
 

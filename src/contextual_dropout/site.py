@@ -8,6 +8,7 @@ A site knows its family and its prior and nothing of estimators. Its random call
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -16,7 +17,16 @@ from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from contextual_dropout import families
-from contextual_dropout.encoder import ENCODERS, LAZY_ENCODERS, Encoder, EncoderKind, Initialisation, pool
+from contextual_dropout.encoder import (
+    CHANNELS,
+    ENCODERS,
+    LAZY_ENCODERS,
+    Encoder,
+    EncoderKind,
+    Initialisation,
+    Pooling,
+    pool,
+)
 from contextual_dropout.gate import Gate
 from contextual_dropout.stochastic import Stochastic
 
@@ -34,9 +44,9 @@ class Draw:
 
     Attributes:
         site: whose call it was; a site called twice in a pass has two draws.
-        logits: natural logits t * alpha (B, C), attached to the encoder's graph.
-        noise: the uniforms pi or normals eps (B, C) behind the mask.
-        sampled: z (B, C), attached to ``logits`` where the family is pathwise.
+        logits: natural logits t * alpha (B, C), attached to the encoder's graph; (B, ..., C) of a position-wise site.
+        noise: the uniforms pi or normals eps behind the mask, like the logits.
+        sampled: z, like the logits, attached to them where the family is pathwise.
         mask: the same values as the network uses them, behind the gate of the pass.
         prior_logit: eta, a scalar, read inside the site's forward: a sharded parameter is whole only there.
     """
@@ -64,6 +74,9 @@ class ContextualDropout(Stochastic):
     and per entry of the axis ``dim``; masks are broadcast over all other axes. In ``train()`` masks are
     sampled, in ``eval()`` the features are multiplied by the expected mask (the point estimate).
 
+    A *position-wise* site (several batch axes) has logits of their own for each position of a sample, from that
+    position's features alone: nothing passes from one position to another, which causal networks need.
+
     Args:
         features: C, the size of the axis ``dim``.
         p: initial drop rate, in (0, 1): the encoder's bias and the prior start at keep probability 1 - p.
@@ -73,9 +86,15 @@ class ContextualDropout(Stochastic):
             one sample without a batch axis.
         reduction: gamma; the bottleneck has C // gamma units, or C if that is no more than gamma.
         temperature: t in sigma_t(alpha) = sigmoid(t * alpha); it scales the encoder's learning rate.
-        batch_dim: the axis of the samples.
+        batch_dim: the axis of the samples; or several axes, that of the samples first, then those of positions that
+            have logits of their own: ``(0, 1)`` for tokens (B, T, C), ``(0, 2, 3)`` with ``dim=1`` for pixels.
+        folded: whether the axis of the samples holds several rows of each, one sample's after another's, as where heads
+            or windows are folded into the batch: the objective then counts rows to their samples.
+        pooling: what the encoder reads of the axes that masks are broadcast over: their ``"mean"``, or mean and mean
+            absolute deviation side by side, ``"mean-deviation"``.
         encoder: ``"bottleneck"``, or ``"global"``: logits of their own for each unit, the same for every sample.
-        context_features: channels of ``context`` where it differs from ``features``.
+        context_features: how many channels the encoder reads; by default ``features``, twice that with
+            ``"mean-deviation"``.
         attention_context: what a site on attention weights is given to read, see :mod:`contextual_dropout.attention`;
             of no meaning elsewhere.
         negative_slope: of the encoder's leaky ReLU; 0 is a ReLU.
@@ -86,7 +105,8 @@ class ContextualDropout(Stochastic):
             ``nn.Dropout`` keeps the scale of the activations.
 
     Shape:
-        Input and output alike, any shape; logits, noise and masks are (B, C).
+        Input and output alike, any shape; logits, noise and masks are (B, C), of a position-wise site (B, ..., C) with
+        the positions in the order of ``batch_dim``.
 
     Example:
         >>> site = ContextualDropout(8, p=0.2, reduction=4)
@@ -110,7 +130,9 @@ class ContextualDropout(Stochastic):
         dim: int = -1,
         reduction: int = 8,
         temperature: float = 0.01,
-        batch_dim: int = 0,
+        batch_dim: int | Sequence[int] = 0,
+        folded: bool = False,
+        pooling: Pooling = "mean",
         encoder: EncoderKind = "bottleneck",
         context_features: int | None = None,
         attention_context: AttentionContext = "entropy",
@@ -129,7 +151,9 @@ class ContextualDropout(Stochastic):
             "dim": dim,
             "reduction": reduction,
             "temperature": temperature,
-            "batch_dim": batch_dim,
+            "batch_dim": list(batch_dim) if isinstance(batch_dim, tuple) else batch_dim,
+            "folded": folded,
+            "pooling": pooling,
             "encoder": encoder,
             "context_features": context_features,
             "attention_context": attention_context,
@@ -145,7 +169,8 @@ class ContextualDropout(Stochastic):
         _check_positive_integer("reduction", reduction)
         _check_positive_integer("context_features", features if context_features is None else context_features)
         _check_integer("dim", dim)
-        _check_integer("batch_dim", batch_dim)
+        _check_axes("batch_dim", batch_dim)
+        _check_choice("pooling", pooling, tuple(CHANNELS))
         _check_choice("encoder", encoder, tuple(ENCODERS))
         _check_choice("attention_context", attention_context, get_args(AttentionContext))
         _check_choice("initialisation", initialisation, ("he", "zero"))
@@ -156,7 +181,9 @@ class ContextualDropout(Stochastic):
         self.p = p
         self.family = families.by_name(family)
         self.dim = dim
-        self.batch_dim = batch_dim
+        self.batch_dims = (batch_dim,) if isinstance(batch_dim, int) else tuple(batch_dim)
+        self.folded = folded
+        self.pooling: Pooling = pooling
         self.attention_context: AttentionContext = attention_context
         initial_logit = _keep_logit(p)
         logit = torch.tensor(initial_logit, dtype=torch.float64, device="cpu")  # sites may be built on the meta device
@@ -164,7 +191,7 @@ class ContextualDropout(Stochastic):
         self.encoder = self._build_encoder(
             encoder,
             features,
-            context_features or features,
+            context_features or features * CHANNELS[pooling],
             reduction=reduction,
             temperature=temperature,
             initial_logit=initial_logit,
@@ -194,11 +221,11 @@ class ContextualDropout(Stochastic):
         return self.apply_mask(u, self.family.mean(self.logits(u, context)))
 
     def keep_probability(self, u: Tensor, context: Tensor | None = None) -> Tensor:
-        """sigma_t(alpha), (B, C), differentiable in phi."""
+        """sigma_t(alpha), (B, C) or (B, ..., C), differentiable in phi."""
         return self.logits(u, context).sigmoid()
 
     def logits(self, u: Tensor, context: Tensor | None = None, gate: Gate | None = None) -> Tensor:
-        """Natural logits t * alpha (B, C).
+        """Natural logits t * alpha, (B, C) or (B, ..., C).
 
         They, and what is made of them (masks, KL), are computed in single precision at least, also under autocast and
         where the encoder's parameters are of half precision: with t = 0.01 a drop rate of 0.2 is a logit alpha of
@@ -206,7 +233,8 @@ class ContextualDropout(Stochastic):
 
         Args:
             u: the features to be masked.
-            context: what the encoder reads instead: (B, C_context), or any shape with the axis ``dim``. Layers that
+            context: what the encoder reads instead: (B, C_context), of a position-wise site (B, ..., C_context), or any
+                shape with the axes ``batch_dim`` and ``dim``. Layers that
                 compute nothing but contexts are not trained: the encoder's gradient stops at what it reads.
             gate: decides, when gradients flow back, whether they go on into what the encoder read; they
                 never do without one.
@@ -215,12 +243,8 @@ class ContextualDropout(Stochastic):
         dtype = torch.promote_types(self.encoder.expand_bias.dtype, torch.float32)
         if x.ndim == 0:
             raise ValueError(f"{self._label()} got a scalar; it needs an axis of {self.features} features")
-        if context is None:
-            pooled = self._pool(u, dtype)
-        elif context.ndim == 2 and u.ndim != 2:
-            pooled = context.to(dtype)
-        else:
-            pooled = self._pool(context, dtype)
+        ready = context is not None and context.ndim == max(2, len(self._axes(u)[0]) + 1) != u.ndim
+        pooled = x.to(dtype) if ready else self._pool(x, dtype)
         self._check_width(pooled, x, context is not None)
         pooled = pooled.detach() if gate is None else gate(pooled)
         if torch.is_autocast_enabled(u.device.type):
@@ -230,53 +254,63 @@ class ContextualDropout(Stochastic):
             logits = self.encoder(pooled)
         return logits
 
+    def sampled(self, u: Tensor, logits: Tensor) -> Tensor:
+        """The features under a fresh mask, drawn with these logits."""
+        return self.apply_mask(u, self.family.sample(logits, self.family.noise(logits)))
+
     def apply_mask(self, u: Tensor, mask: Tensor) -> Tensor:
-        """Multiply ``u`` by a mask (B, C), broadcast over the other axes, and by the constant rescale."""
+        """Multiply ``u`` by a mask like the logits, broadcast over the other axes, and by the constant rescale."""
         if self.scale != 1.0:
             mask = mask * self.scale
         if mask.shape == u.shape and self._is_matrix(u):
             return _product(u, mask)
-        batch_dim, dim = self._axes(u)
-        samples = 1 if batch_dim is None else u.shape[batch_dim]
-        if mask.shape != (samples, u.shape[dim]):
+        batch_dims, dim = self._axes(u)
+        axes = (*batch_dims, dim)
+        expected = tuple(u.shape[axis] for axis in axes) if batch_dims else (1, u.shape[dim])
+        if mask.shape != expected:
             raise ValueError(
-                f"{self._label()} has a mask of shape {tuple(mask.shape)} for an input of shape {tuple(u.shape)}: "
-                f"a context must have as many samples as the input, and features must be {u.shape[dim]}"
+                f"{self._label()} has a mask of shape {tuple(mask.shape)} for an input of shape {tuple(u.shape)}, "
+                f"which needs {expected}: a context must have as many samples as the input and, for a position-wise "
+                f"site, as many positions, and features must be {u.shape[dim]}"
             )
-        if batch_dim is not None and batch_dim > dim:
-            mask = mask.mT
-        shape = [size if axis in (batch_dim, dim) else 1 for axis, size in enumerate(u.shape)]
-        return _product(u, mask.reshape(shape))
+        if batch_dims and list(axes) != sorted(axes):
+            mask = mask.permute(sorted(range(len(axes)), key=axes.__getitem__))
+        return _product(u, mask.reshape([size if axis in axes else 1 for axis, size in enumerate(u.shape)]))
 
-    def _axes(self, u: Tensor) -> tuple[int | None, int]:
-        """Where the samples and the features are; no batch axis if the two coincide."""
-        if not -u.ndim <= self.dim < u.ndim or not -u.ndim <= self.batch_dim < u.ndim:
+    def _axes(self, u: Tensor) -> tuple[tuple[int, ...], int]:
+        """Where samples and positions are, and where the features are.
+
+        There is no batch axis where the features are on it, and no axis of positions where the features are on that: a
+        site for tokens (B, T, C) takes their sum (B, C) as well.
+        """
+        axes = (*self.batch_dims, self.dim)
+        if not all(-u.ndim <= axis < u.ndim for axis in axes):
             raise ValueError(
-                f"{self._label()} has dim={self.dim} and batch_dim={self.batch_dim}, but its input has shape "
+                f"{self._label()} has dim={self.dim} and batch_dim={self.config['batch_dim']}, but its input has shape "
                 f"{tuple(u.shape)}: give the axes of the features and of the samples"
             )
-        batch_dim, dim = self.batch_dim % u.ndim, self.dim % u.ndim
-        return (None if batch_dim == dim else batch_dim), dim
+        *batch_dims, dim = (axis % u.ndim for axis in axes)
+        return tuple(axis for axis in dict.fromkeys(batch_dims) if axis != dim), dim
 
     def _is_matrix(self, u: Tensor) -> bool:
         """Whether the input is (B, C) already, as after most linear layers."""
-        return u.ndim == 2 and self.batch_dim == 0 and self.dim in (-1, 1)
+        return u.ndim == 2 and self.batch_dims == (0,) and self.dim in (-1, 1) and self.pooling == "mean"
 
     def _pool(self, u: Tensor, dtype: torch.dtype) -> Tensor:
         if self._is_matrix(u):
             return u.to(dtype)
-        batch_dim, dim = self._axes(u)
-        if batch_dim is None:
-            return pool(u.unsqueeze(0), 0, dim + 1, dtype)
-        return pool(u, batch_dim, dim, dtype)
+        batch_dims, dim = self._axes(u)
+        if not batch_dims:
+            return pool(u.unsqueeze(0), (0,), dim + 1, dtype, self.pooling)
+        return pool(u, batch_dims, dim, dtype, self.pooling)
 
     def _check_width(self, pooled: Tensor, x: Tensor, is_context: bool) -> None:
         expected = self.encoder.context_features
-        if expected and pooled.shape[1] != expected:  # a lazy encoder expects nothing yet
+        if expected and pooled.shape[-1] != expected:  # a lazy encoder expects nothing yet
             name = "context_features" if is_context else "features"
             raise ValueError(
                 f"{self._label()} got {'a context' if is_context else 'an input'} of shape {tuple(x.shape)} with "
-                f"{pooled.shape[1]} features on axis dim={self.dim}, but was built for {name}={expected}: change "
+                f"{pooled.shape[-1]} features on axis dim={self.dim}, but was built for {name}={expected}: change "
                 f"{name}, or set dim to the axis of the {expected} features"
             )
 
@@ -302,7 +336,8 @@ class LazyContextualDropout(ContextualDropout):
 
     Takes all options of :class:`ContextualDropout` but ``features`` and ``context_features``, which the first context
     tells. ``dim=None`` is settled
-    by the first input too: the second axis (channels, heads) if it has four axes or more, else the last.
+    by the first input too: the second axis (channels, heads) if it has four axes or more, else the last. So is
+    ``positions="own"``: all axes but ``dim`` become batch axes.
 
     Example:
         >>> site = LazyContextualDropout(p=0.1, dim=1)
@@ -312,9 +347,12 @@ class LazyContextualDropout(ContextualDropout):
         ('ContextualDropout', 16)
     """
 
-    def __init__(self, p: float = 0.2, *, dim: int | None = -1, **options: Any) -> None:
+    def __init__(
+        self, p: float = 0.2, *, dim: int | None = -1, positions: Literal["own"] | None = None, **options: Any
+    ) -> None:
+        _check_choice("positions", positions, ("own", None))
         super().__init__(1, p, dim=-1 if dim is None else dim, **options)
-        self._dim_is_open = dim is None
+        self._dim_is_open, self._positions_are_open = dim is None, positions == "own"
 
     def _build_encoder(self, kind: EncoderKind, features: int, context_features: int, **options: Any) -> Encoder:
         return LAZY_ENCODERS[kind](**options)
@@ -322,13 +360,16 @@ class LazyContextualDropout(ContextualDropout):
     def forward(self, u: Tensor, context: Tensor | None = None) -> Tensor:
         if self._dim_is_open:
             self.dim = 1 if u.ndim >= 4 else -1
-        if context is not None:  # else the encoder finds out by itself: it reads what is masked
-            self.encoder.features = u.shape[self.dim]
+        if self._positions_are_open:
+            others = (axis for axis in range(u.ndim) if axis != self.dim % u.ndim)
+            self.batch_dims = tuple(dict.fromkeys((self.batch_dims[0] % u.ndim, *others)))
+            self.config["batch_dim"] = list(self.batch_dims) if len(self.batch_dims) > 1 else self.batch_dims[0]
+        self.encoder.features = u.shape[self.dim]
         out = super().forward(u, context)
         read = self.encoder.context_features
         self.config |= {"features": self.features, "dim": self.dim}
-        self.config["context_features"] = None if read == self.features else read
-        del self._dim_is_open
+        self.config["context_features"] = None if read == self.features * CHANNELS[self.pooling] else read
+        del self._dim_is_open, self._positions_are_open
         self.__class__ = ContextualDropout  # type: ignore[assignment]
         return out
 
@@ -373,6 +414,14 @@ def _check_integer(name: str, value: int) -> None:
         raise ValueError(f"{name} must be an integer, the number of an axis, got {value!r}")
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def _check_axes(name: str, value: int | Sequence[int]) -> None:
+    axes = value if isinstance(value, list | tuple) else (value,)
+    for axis in axes:
+        _check_integer(name, axis)
+    if not axes or len(set(axes)) < len(axes):
+        raise ValueError(f"{name} must be an axis, or several different ones, the samples' first, got {value!r}")
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
     if value not in choices:
         raise ValueError(f"unknown {name} {value!r}: expected one of {', '.join(map(repr, choices))}")

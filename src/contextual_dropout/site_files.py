@@ -14,9 +14,11 @@ from torch import Tensor
 from contextual_dropout.conversion.report import Change
 from contextual_dropout.site import ContextualDropout
 
-__all__ = ["FORMAT", "build_site", "read_sites"]
+__all__ = ["FORMAT", "OLDER", "build_site", "read_sites"]
 
 FORMAT = "contextual-dropout sites 1"
+#: The options that older files do not name, as sites had them then.
+OLDER: dict[str, Any] = {"folded": False, "pooling": "mean"}
 
 
 def read_sites(

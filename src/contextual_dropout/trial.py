@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from contextual_dropout import checks
+from contextual_dropout.credit import Rows, cost_of_examples, reward_of_rows, spread
 from contextual_dropout.divergence import Divergence
 from contextual_dropout.families import Family
 from contextual_dropout.rerun import CommonNoise, FreshNoise, Noise, rerun
@@ -31,23 +32,31 @@ class Outcome:
         first: index of the draw that the first cost belongs to.
         kl_weight: what the costs are multiplied by.
         divergence: says which costs a draw influences.
+        rows: whether they act on one another.
     """
 
     def __init__(
-        self, log_likelihood: Tensor, costs: Sequence[Tensor], first: int, kl_weight: float, divergence: Divergence
+        self,
+        log_likelihood: Tensor,
+        costs: Sequence[Tensor],
+        first: int,
+        kl_weight: float,
+        divergence: Divergence,
+        rows: Rows,
     ) -> None:
         self.log_likelihood = log_likelihood
         self.costs = costs
         self._first = first
         self._kl_weight = kl_weight
         self._divergence = divergence
+        self._rows = rows
 
     def reward(self, index: int) -> Tensor:
-        """The part of the ELBO's sample that the mask of draw ``index`` influences, (B,), detached."""
+        """The part of the ELBO's sample that draw ``index`` influences, (B,), detached; () where rows are coupled."""
         reward = self.log_likelihood.detach()
         for cost in self.costs[index + self._divergence.first_dependent - self._first :]:
             reward = reward.sub(cost.detach(), alpha=self._kl_weight)
-        return reward
+        return reward_of_rows(reward, self._rows)
 
 
 class Trial:
@@ -59,6 +68,7 @@ class Trial:
         log_likelihood: what it returned, (B,), attached.
         divergence: closed-form or sampled KL.
         kl_weight: the weight of the costs.
+        rows: whether they act on one another.
     """
 
     def __init__(
@@ -68,13 +78,15 @@ class Trial:
         log_likelihood: Tensor,
         divergence: Divergence,
         kl_weight: float,
+        rows: Rows,
     ) -> None:
         self.recording = recording
         self.kl_weight = kl_weight
-        costs = [divergence(draw) for draw in recording.draws]
-        self.true = Outcome(log_likelihood, costs, 0, kl_weight, divergence)
         self._closure = closure
         self._divergence = divergence
+        self._rows = rows
+        self._examples = len(log_likelihood)
+        self.true = self._outcome(log_likelihood, recording.draws, 0)
 
     @property
     def draws(self) -> list[Draw]:
@@ -114,5 +126,19 @@ class Trial:
         checks.finite_rerun(self.recording, self.draws[index], log_likelihood)
         influenced = self._divergence.first_dependent
         with torch.no_grad():
-            costs = [self._divergence(draw) for draw in draws[influenced:]]
-        return Outcome(log_likelihood, costs, index + influenced, self.kl_weight, self._divergence)
+            return self._outcome(log_likelihood, draws[influenced:], index + influenced)
+
+    def _outcome(self, log_likelihood: Tensor, draws: Sequence[Draw], first: int) -> Outcome:
+        costs = [cost_of_examples(self._divergence(draw), self._examples, self._rows) for draw in draws]
+        return Outcome(log_likelihood, costs, first, self.kl_weight, self._divergence, self._rows)
+
+    def acts_on_other_rows(self) -> bool:
+        """Whether a mask moves the log-likelihood of another example, as between nodes of a graph.
+
+        Asked of the first draw with other masks for every second example: the log-likelihoods of the rest must stay.
+        """
+        index, draw = self.score_draws[0]
+        other = spread(torch.arange(self._examples, device=draw.mask.device) % 2, draw.mask) == 1
+        outcome = self.counterfactual(index, torch.where(other, 1 - draw.mask, draw.mask))
+        before, after = (each.log_likelihood.detach()[::2] for each in (self.true, outcome))
+        return not torch.allclose(before, after, rtol=1e-3, atol=1e-3)

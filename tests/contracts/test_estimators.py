@@ -13,6 +13,8 @@ import contextual_dropout as cd
 from contextual_dropout.estimators import LeaveOneOut, Reinforce, names
 from tests.networks import NETWORKS, batch, build, log_likelihood
 
+#: One of the networks, "remembering", normalises by a buffer that its rows have just updated.
+pytestmark = pytest.mark.filterwarnings("ignore::contextual_dropout.CoupledRowsWarning")
 BERNOULLI = [name for name in names() if "reparameterized" not in name]
 
 
@@ -41,6 +43,16 @@ def test_one_backward_fills_theta_phi_and_eta(estimator: str, network: str) -> N
     assert all(gradient.isfinite().all() for gradient in filled.values())
     for kind in ("encoder.expand_bias", "prior_logit"):
         assert any((gradient != 0).any() for name, gradient in filled.items() if kind in name)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("estimator", ["auto", "sampled-arm", "independent-arm", "reinforce"])
+def test_rows_that_act_on_one_another_are_noticed(
+    estimator: str, network: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    gradients(build(network, "bernoulli", "gaussian", "bernoulli"), estimator)
+    noticed = any(issubclass(warning.category, cd.CoupledRowsWarning) for warning in recwarn)
+    assert noticed == (network == "remembering")
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -31,7 +31,7 @@ def test_after_a_recurrent_layer(kind: type[nn.Module]) -> None:
     model = nn.Sequential(kind(4, 6))
     cd.contextualize(model, after=kind, example=torch.randn(5, 3, 4))
     (site,) = cd.sites(model).values()
-    assert (site.features, site.batch_dim) == (6, 1)
+    assert (site.features, site.batch_dims) == (6, (1,))
 
 
 def test_queries_without_a_key_do_not_spread() -> None:

@@ -22,12 +22,11 @@ NODES = 57
 Gradients = dict[str, Tensor]
 
 
-def _choices(site: cd.ContextualDropout) -> list[tuple[Tensor, float]]:
+def _choices(site: cd.ContextualDropout, units: int | None) -> list[tuple[Tensor, float]]:
     """Values for a draw with their fixed weights: masks for Bernoulli sites, noise for Gaussian ones."""
     if site.family.name == "bernoulli":
-        return [
-            (torch.tensor(z, dtype=torch.float64), 1.0) for z in itertools.product([0.0, 1.0], repeat=site.features)
-        ]
+        masks = itertools.product([0.0, 1.0], repeat=units or site.features)
+        return [(torch.tensor(z, dtype=torch.float64), 1.0) for z in masks]
     assert site.features == 1, "quadrature over one unit only"
     # The trapezoidal rule: for a Gaussian weight its error falls exponentially with the step.
     nodes = np.linspace(-7, 7, NODES)
@@ -51,12 +50,15 @@ class _Forced(TorchFunctionMode):
         site, u, context = args
         logits = site.logits(u, context, Gate(open=True))
         value, weight = next(self.values)
-        value = value.expand_as(logits)
+        rows = logits.numel() // value.numel()  # the value is that of all units of one row
+        value = value.expand(rows, -1).reshape(logits.shape)
         if site.family.name == "bernoulli":
             keep = torch.sigmoid(logits)
-            self.probability = self.probability * torch.where(value == 1, keep, 1 - keep).prod(-1)
+            chance = torch.where(value == 1, keep, 1 - keep)
+            self.probability = self.probability * chance.reshape(rows, -1).prod(-1)
             prior = torch.distributions.Bernoulli(site.prior_keep_probability)
-            self.kl = self.kl + torch.distributions.kl_divergence(torch.distributions.Bernoulli(keep), prior).sum(-1)
+            kl = torch.distributions.kl_divergence(torch.distributions.Bernoulli(keep), prior)
+            self.kl = self.kl + kl.reshape(rows, -1).sum(-1)
             return site.apply_mask(u, value)
         scale, prior_scale = (-logits / 2).exp(), (-site.prior_logit / 2).exp()
         self.probability = self.probability * weight
@@ -67,12 +69,19 @@ class _Forced(TorchFunctionMode):
 
 
 def exact_gradients(
-    model: nn.Module, sites: list[cd.ContextualDropout], closure: Callable[[], Tensor], kl_weight: float
+    model: nn.Module,
+    sites: list[cd.ContextualDropout],
+    closure: Callable[[], Tensor],
+    kl_weight: float,
+    units: int | None = None,
 ) -> tuple[float, Gradients]:
-    """The loss and its gradients; theta's holds the masks' probabilities and the masks themselves fixed."""
+    """The loss and its gradients; theta's holds the masks' probabilities and the masks themselves fixed.
+
+    ``units`` is how many a site has for each log-likelihood of the closure, ``features`` by default.
+    """
     elbo: Tensor | float = 0.0
     likelihood: Tensor | float = 0.0
-    for values in itertools.product(*map(_choices, sites)):
+    for values in itertools.product(*(_choices(site, units) for site in sites)):
         with _Forced(values) as forced:
             log_likelihood = closure()
         elbo = elbo + forced.probability * (log_likelihood - kl_weight * forced.kl)

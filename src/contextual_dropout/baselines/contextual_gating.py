@@ -57,7 +57,7 @@ class ContextualGate(nn.Module):
 
     def forward(self, u: Tensor) -> Tensor:
         dim = (1 if u.ndim >= 4 else -1) if self.dim is None else self.dim
-        gates: Tensor = self.encoder(pool(u, 0, dim)).sigmoid()  # (B, C)
+        gates: Tensor = self.encoder(pool(u, (0,), dim)).sigmoid()  # (B, C)
         axes = (0, dim % u.ndim)
         return u * gates.reshape([size if axis in axes else 1 for axis, size in enumerate(u.shape)])
 

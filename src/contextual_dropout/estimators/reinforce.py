@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from contextual_dropout.credit import spread
 from contextual_dropout.distributed import sum_over_processes
 from contextual_dropout.estimators.reparameterized import Pathwise, exact
 from contextual_dropout.signals import Signal
@@ -51,7 +52,7 @@ class MovingAverage:
     def __call__(self, trial: Trial) -> Callable[[int], Tensor]:
         """The averages before this trial; the trial's own rewards enter for the next one."""
         rewards = [trial.true.reward(index) for index in range(len(trial.draws))]
-        sums = [reward.sum() for reward in rewards] + [rewards[0].new_tensor(len(rewards[0]))]
+        sums = [reward.sum() for reward in rewards] + [rewards[0].new_tensor(rewards[0].numel())]
         *totals, count = sum_over_processes(torch.stack(sums)).tolist()
         means = [total / max(count, 1) for total in totals]
         if len(self._average) != len(means):
@@ -121,9 +122,9 @@ class Reinforce:
         if trial.score_draws:
             baseline = self.baseline(trial)
             for index, draw in trial.score_draws:
-                advantage = (trial.true.reward(index) - baseline(index)).to(draw.mask.dtype)
+                advantage = trial.true.reward(index) - baseline(index)
                 score = draw.mask - draw.logits.detach().sigmoid()
-                signals.append(Signal(draw.logits, advantage.unsqueeze(-1) * score))
+                signals.append(Signal(draw.logits, spread(advantage, score) * score))
         return signals + self.pathwise(trial, signals)
 
     def state_dict(self) -> dict[str, Any]:

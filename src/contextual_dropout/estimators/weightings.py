@@ -10,17 +10,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from contextual_dropout.credit import spread
 from contextual_dropout.site import Draw
 
 __all__ = ["Weighting", "arm", "disarm"]
 
-#: ``(draw, pseudo mask (B, C), difference of the rewards (B,)) -> gradient for the draw's logits (B, C)``.
+#: ``(draw, pseudo mask, difference of the rewards (B,) or ()) -> gradient for the draw's logits``, which the mask and
+#: the gradient are like.
 Weighting = Callable[[Draw, Tensor, Tensor], Tensor]
 
 
 def arm(draw: Draw, pseudo: Tensor, difference: Tensor) -> Tensor:
     """difference * (1/2 - pi), as in the paper's Algorithms 1 and 2 (Yin and Zhou 2019)."""
-    column = difference.unsqueeze(-1).to(pseudo.dtype)
+    column = spread(difference, pseudo)
     return torch.addcmul(0.5 * column, column, draw.noise, value=-1)
 
 
@@ -29,5 +31,5 @@ def disarm(draw: Draw, pseudo: Tensor, difference: Tensor) -> Tensor:
 
     (Dong et al. 2020.) Zero for every unit whose two masks agree: the same passes, never more variance.
     """
-    half = 0.5 * difference.unsqueeze(-1).to(pseudo.dtype)
+    half = 0.5 * spread(difference, pseudo)
     return draw.logits.detach().abs().sigmoid_().mul_(draw.mask - pseudo).mul_(half)

@@ -80,8 +80,8 @@ class Averages:
 def keep_summary(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[str, float]:
     """Each site's keep probabilities for a batch, in one more pass with sampled masks and without autograd.
 
-    ``keep/<site>`` is their mean, ``keep_spread/<site>`` their standard deviation over the examples, averaged over
-    units: 0 where nothing depends on the input (and on earlier masks). ``prior/<site>`` is the prior's.
+    ``keep/<site>`` is their mean, ``keep_spread/<site>`` their standard deviation over examples and positions, averaged
+    over units: 0 where nothing depends on the input (and on earlier masks). ``prior/<site>`` is the prior's.
 
     Example:
         >>> import torch, contextual_dropout as cd
@@ -91,6 +91,6 @@ def keep_summary(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[str, f
     summary: dict[str, float] = {}
     for name, keep in keep_probabilities(model, *inputs, **keywords).items():
         summary[f"keep/{name}"] = keep.mean().item()
-        summary[f"keep_spread/{name}"] = keep.std(0, correction=0).mean().item()
+        summary[f"keep_spread/{name}"] = keep.flatten(0, -2).std(0, correction=0).mean().item()
         summary[f"prior/{name}"] = sites(model)[name].prior_keep_probability.item()
     return summary
