@@ -13,7 +13,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["exchange_buffers", "is_sharded", "processes", "sum_over_processes", "without_buffer_broadcasts"]
+__all__ = [
+    "exchange_buffers",
+    "is_sharded",
+    "processes",
+    "refuse_wrapped",
+    "sum_over_processes",
+    "without_buffer_broadcasts",
+]
 
 
 def processes() -> int:
@@ -37,6 +44,19 @@ def is_sharded(model: nn.Module) -> bool:
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
     return any(isinstance(module, FSDPModule | FullyShardedDataParallel) for module in model.modules())
+
+
+def refuse_wrapped(model: nn.Module, verb: str) -> None:
+    """Raise if a wrapper that looks at the parameters once, when it is made, would not see those of new sites."""
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+
+    for name, module in model.named_modules():
+        if isinstance(module, DistributedDataParallel | FSDPModule | FullyShardedDataParallel):
+            kind = "FSDP" if not isinstance(module, DistributedDataParallel) else type(module).__name__
+            raise ValueError(
+                f"{kind} (at {name or 'the model itself'}) would not synchronise sites that are added now, so that "
+                f"they would differ between processes: {verb} before wrapping"
+            )
 
 
 def exchange_buffers(model: nn.Module) -> None:

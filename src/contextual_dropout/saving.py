@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from contextual_dropout.conversion.convert import RECORD, conversions, like, sites, strip
+from contextual_dropout.conversion.convert import like, place, sites
 from contextual_dropout.conversion.placement import (
     PLACEMENTS,
     RECURRENT,
@@ -22,8 +21,12 @@ from contextual_dropout.conversion.placement import (
     Between,
     InPlaceOf,
     has_state_hooks,
+    name_taken,
 )
+from contextual_dropout.conversion.record import conversions, join, mark
 from contextual_dropout.conversion.report import Change, Conversion
+from contextual_dropout.conversion.snapshot import unchanged_on_error
+from contextual_dropout.distributed import refuse_wrapped
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.site_files import FORMAT, OLDER, build_site, read_sites
 from contextual_dropout.writing import save_tensors
@@ -77,23 +80,20 @@ def load_sites(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     saved, parts, tensors = read_sites(path)
     rebuilt = not sites(model)
     base = _base_for(model, parts) if rebuilt else _unwrapped(model)
-    if rebuilt and any(isinstance(module, DistributedDataParallel) for module in model.modules()):
-        raise ValueError(
-            "DistributedDataParallel would not synchronise sites that are added now: load them before wrapping"
-        )
+    if rebuilt:
+        refuse_wrapped(model, "load them")
     try:
-        if rebuilt:
-            _rebuild(base, saved, parts, tensors, path)
-        found = _named_sites(base)
-        _compare(found, saved, tensors, path)
-        for name, site in found.items():
-            site.load_state_dict({key: tensors[f"{name}.{key}"] for key in site.state_dict()})
-    except BaseException as error:
-        if rebuilt and conversions(base):
-            strip(base)
-        if isinstance(error, Exception) and not isinstance(error, ValueError):
-            raise ValueError(f"{path} describes its sites in a way that cannot be understood: {error!r}") from error
+        with unchanged_on_error(base):
+            if rebuilt:
+                _rebuild(base, saved, parts, tensors, path)
+            found = _named_sites(base)
+            _compare(found, saved, tensors, path)
+            for name, site in found.items():
+                site.load_state_dict({key: tensors[f"{name}.{key}"] for key in site.state_dict()})
+    except ValueError:
         raise
+    except Exception as error:
+        raise ValueError(f"{path} describes its sites in a way that cannot be understood: {error!r}") from error
     return model
 
 
@@ -108,12 +108,12 @@ def _levels(model: nn.Module) -> Iterator[nn.Module]:
 def _unwrapped(model: nn.Module) -> nn.Module:
     """What was converted itself, or the network inside of all wrappers."""
     levels = list(_levels(model))
-    return next((level for level in levels if RECORD in vars(level)), levels[-1])
+    return next((level for level in levels if "" in conversions(level)), levels[-1])
 
 
 def _base_for(model: nn.Module, parts: dict[str, list[Change]]) -> nn.Module:
     """The plain model that a file fits by its names: the one that was given, or what it wraps."""
-    layers = {_join(part, change.name) for part, changes in parts.items() for change in changes}
+    layers = {join(part, change.name) for part, changes in parts.items() for change in changes}
     levels = list(_levels(model))
     return next((level for level in levels if layers <= dict(level.named_modules()).keys()), levels[-1])
 
@@ -121,7 +121,7 @@ def _base_for(model: nn.Module, parts: dict[str, list[Change]]) -> nn.Module:
 def _named_sites(model: nn.Module) -> dict[str, ContextualDropout]:
     """All sites; those of converted parts under the names that follow from the conversions' records."""
     recorded = {
-        _join(part, name): model.get_submodule(_join(part, name))
+        join(part, name): model.get_submodule(join(part, name))
         for part, record in conversions(model).items()
         for change in record.changes
         for name in change.sites
@@ -129,10 +129,6 @@ def _named_sites(model: nn.Module) -> dict[str, ContextualDropout]:
     known = {id(site) for site in recorded.values()}
     placed = {name: site for name, site in sites(model).items() if id(site) not in known}
     return {name: site for name, site in (recorded | placed).items() if isinstance(site, ContextualDropout)}
-
-
-def _join(part: str, name: str) -> str:
-    return f"{part}.{name}" if part and name else part or name
 
 
 def _rebuild(
@@ -152,29 +148,27 @@ def _rebuild(
     problems = [problem for part, change in pairs for problem in _misfits(part, change, modules, saved)]
     used: Counter[str] = Counter()
     for part, change in pairs:
-        used.update({_join(part, name) for name in (change.name, *change.sites)})
+        used.update({join(part, name) for name in (change.name, *change.sites)})
     problems += [f"{name}: the file names it more than once" for name, count in used.items() if count > 1]
     if problems:
         raise ValueError("\n  ".join([f"the sites of {path} do not fit this model:", *problems]))
     built = {name: build_site(name, config, tensors, path) for name, config in saved.items()}
     for part, changes in parts.items():
         converted, record = modules[part], Conversion()
-        setattr(converted, RECORD, record)  # grows with what was done, so that it can be undone
         for change in changes:
-            own = [built[_join(part, name)] for name in change.sites]
+            own = [built[join(part, name)] for name in change.sites]
             site = like(nn.ModuleList(own) if change.kind == Between.kind else own[0], converted)
-            PLACEMENTS[change.kind].attach(converted, change.name, site)
+            place(converted, PLACEMENTS[change.kind], change.name, change.aliases, site)
             record.changes.append(change)
-            for alias in change.aliases:
-                converted.set_submodule(alias, converted.get_submodule(change.name))
+            mark(converted.get_submodule(change.name), record, change)
 
 
 def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: dict[str, dict[str, Any]]) -> list[str]:
     """What speaks against putting sites at the layer of a change."""
-    layer, wanted_sites = _join(part, change.name), [_join(part, name) for name in change.sites]
+    layer, wanted_sites = join(part, change.name), [join(part, name) for name in change.sites]
     if change.kind not in PLACEMENTS or any(name not in saved for name in wanted_sites) or not wanted_sites:
         return [f"{layer}: the file does not say what is to be put there"]
-    if layer not in modules or any(modules.get(_join(part, alias)) is not modules[layer] for alias in change.aliases):
+    if layer not in modules or any(modules.get(join(part, alias)) is not modules[layer] for alias in change.aliases):
         return [f"{layer}: there is no such layer"]
     module, configs = modules[layer], [saved[name] for name in wanted_sites]
     wanted = f"{layer}: expected {change.module}, found {type(module).__name__}"
@@ -182,6 +176,8 @@ def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: di
         return [f"{layer or '(the model)'}: it cannot be replaced inside of itself"]
     if change.kind == InPlaceOf.kind and has_state_hooks(module):
         return [f"{layer}: it has hooks on its state dict, which a site in its place would not run"]
+    if reason := name_taken(module, PLACEMENTS[change.kind]):
+        return [f"{layer}: {reason}"]
     if change.kind == InPlaceOf.kind:
         return [wanted] if next(module.parameters(), None) is not None else []
     if change.kind == Attention.kind and type(module) is not nn.MultiheadAttention:

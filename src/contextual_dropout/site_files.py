@@ -41,6 +41,11 @@ def read_sites(
         saved = {str(name): dict(config) for name, config in description["sites"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} describes its sites in a way that cannot be understood: {error!r}") from error
+    if wrong := [key for key, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise ValueError(
+            f"{path} has parameters of sites that are NaN or infinite: {', '.join(wrong)}. A site with them would make "
+            "NaN of the network's features; save the sites of a run that did not diverge"
+        )
     return saved, parts, tensors
 
 

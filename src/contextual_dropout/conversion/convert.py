@@ -12,10 +12,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.conversion.placement import CHILD, PLACEMENTS, InPlaceOf, restore_fused_paths
+from contextual_dropout.conversion.placement import PLACEMENTS, InPlaceOf, Placement, restore_fused_paths
 from contextual_dropout.conversion.plan import Item, has_dropout, make_plan
+from contextual_dropout.conversion.record import conversion, conversions, join, mark, marked, unmark
 from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
 from contextual_dropout.conversion.selection import Selector, matcher
+from contextual_dropout.conversion.snapshot import unchanged_on_error
+from contextual_dropout.distributed import refuse_wrapped
 from contextual_dropout.modes import sampling
 from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout, masked
@@ -23,8 +26,6 @@ from contextual_dropout.site import ContextualDropout, masked
 __all__ = ["contextualize", "conversion", "conversions", "sites", "strip"]
 
 Model = TypeVar("Model", bound=nn.Module)
-#: The attribute of a converted model that says what was done to it.
-RECORD = "contextual_dropout_conversion"
 
 
 def contextualize(
@@ -74,24 +75,19 @@ def contextualize(
           1  site after ReLU()
           2  site in place of Dropout(p=0.1, inplace=False)
     """
-    for name, module in model.named_modules():
-        if RECORD in module.__dict__ or hasattr(module, CHILD) or hasattr(module, "replaced"):
-            raise ValueError(
-                f"{name or 'the model'} has been converted already ({len(sites(module))} sites): cd.strip(model) "
-                "first, or give all selections in one call"
-            )
+    refuse_converted(model)
+    refuse_wrapped(model, "convert it")
     model = model if inplace else copy.deepcopy(model)
     plan = make_plan(model, replace, after, exclude, p)
     settings = {"family": family, "initialisation": "zero", "rescale": True} | options
     settings_of = _per_layer(settings, overrides or {}, plan.items)
-    record = Conversion([_apply(model, item, settings_of[item.name]) for item in plan.items], dict(plan.left))
-    setattr(model, RECORD, record)
-    if example is not None:
-        try:
+    built = [_build(model, item, settings_of[item.name]) for item in plan.items]
+    record = Conversion(left=dict(plan.left))
+    with unchanged_on_error(model):
+        for item, site in zip(plan.items, built, strict=True):
+            _attach(model, record, item, site)
+        if example is not None:
             _rehearse(model, record, example)
-        except BaseException:
-            strip(model)
-            raise
     if record.left:
         warnings.warn(f"not all dropout was converted:\n{_left(record)}", ConversionWarning, stacklevel=2)
     return model
@@ -108,29 +104,14 @@ def strip(model: Model) -> Model:
           (1): Dropout(p=0.1, inplace=False)
         )
     """
-    records = conversions(model)
-    if not records:
+    found = marked(model)
+    if not found:
         raise ValueError("the model was not converted by cd.contextualize: there is nothing to strip")
-    for part, record in records.items():
-        module = model.get_submodule(part)
-        delattr(module, RECORD)
-        for change in reversed(record.changes):
-            _undo(module, change)
-        restore_fused_paths(module)
+    with unchanged_on_error(model):
+        for made, names in reversed(found):
+            _undo(model, made.change.kind, names)
+        restore_fused_paths(model)
     return model
-
-
-def conversion(model: nn.Module) -> Conversion:
-    """What :func:`contextualize` did to a model; prints as a small table."""
-    record = model.__dict__.get(RECORD)
-    if not isinstance(record, Conversion):
-        raise ValueError("the model was not converted by cd.contextualize")
-    return record
-
-
-def conversions(model: nn.Module) -> dict[str, Conversion]:
-    """The records of all converted parts of a model by their names; "" is the model itself."""
-    return {name: vars(module)[RECORD] for name, module in model.named_modules() if RECORD in vars(module)}
 
 
 def sites(model: nn.Module) -> dict[str, ContextualDropout]:
@@ -142,10 +123,18 @@ def sites(model: nn.Module) -> dict[str, ContextualDropout]:
         ['1']
     """
     found = {name: module for name, module in model.named_modules() if isinstance(module, ContextualDropout)}
-    record = model.__dict__.get(RECORD)
-    if isinstance(record, Conversion) and set(record.order) == set(found):
-        return {name: found[name] for name in record.order}
-    return found
+    order = [join(part, name) for part, record in conversions(model).items() for name in record.order]
+    return {name: found[name] for name in order} if set(order) == set(found) else found
+
+
+def refuse_converted(model: nn.Module) -> None:
+    """Raise if a part of the model has been converted."""
+    for part, record in conversions(model).items():
+        count = sum(len(change.sites) for change in record.changes)
+        raise ValueError(
+            f"{part or 'the model'} has been converted already ({count} sites): cd.strip(model) first, or give all "
+            "selections in one call"
+        )
 
 
 def _per_layer(
@@ -167,19 +156,34 @@ def _per_layer(
     return result
 
 
-def _apply(model: nn.Module, item: Item, settings: dict[str, Any]) -> Change:
-    description = repr(item.module) if not any(True for _ in item.module.children()) else type(item.module).__name__
-    site = like(item.placement.build(item.module, {"batch_dim": item.batch_dim, "p": item.p} | settings), model)
-    item.placement.attach(model, item.name, site)
-    if item.placement is InPlaceOf:
-        for alias in item.aliases:
-            model.set_submodule(alias, site)
+def _build(model: nn.Module, item: Item, settings: dict[str, Any]) -> nn.Module:
+    """The site of an item; nothing of the model is changed."""
+    options = {"batch_dim": item.batch_dim, "p": item.p} | settings
+    try:
+        return like(item.placement.build(item.module, options), model)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the site {item.placement.kind} {item.name or 'the model'}: {error}") from error
+
+
+def _attach(model: nn.Module, record: Conversion, item: Item, site: nn.Module) -> None:
+    leaf = next(item.module.children(), None) is None
+    description = repr(item.module) if leaf else type(item.module).__name__
+    place(model, item.placement, item.name, item.aliases, site)
     names = tuple(
         name
         for name, module in model.named_modules()
         if isinstance(module, ContextualDropout) and any(module is part for part in site.modules())
     )
-    return Change(item.name, item.placement.kind, description, names, item.aliases)
+    record.changes.append(change := Change(item.name, item.placement.kind, description, names, item.aliases))
+    mark(model.get_submodule(item.name), record, change)
+
+
+def place(model: nn.Module, placement: Placement, name: str, aliases: tuple[str, ...], site: nn.Module) -> None:
+    """Let a model use a site at a module that has these names."""
+    placement.attach(model, name, site)
+    if placement is InPlaceOf:
+        for alias in aliases:
+            model.set_submodule(alias, site)
 
 
 def like(site: nn.Module, model: nn.Module) -> nn.Module:
@@ -190,11 +194,13 @@ def like(site: nn.Module, model: nn.Module) -> nn.Module:
     return site.to(parameter.device, parameter.dtype if parameter.is_floating_point() else None)
 
 
-def _undo(model: nn.Module, change: Change) -> None:
-    PLACEMENTS[change.kind].detach(model, change.name)
-    if change.kind == InPlaceOf.kind:
-        for alias in change.aliases:
-            model.set_submodule(alias, model.get_submodule(change.name))
+def _undo(model: nn.Module, kind: str, names: list[str]) -> None:
+    """Take away what was placed at the module that has these names."""
+    unmark(model.get_submodule(names[0]))
+    PLACEMENTS[kind].detach(model, names[0])
+    if kind == InPlaceOf.kind:
+        for alias in names[1:]:
+            model.set_submodule(alias, model.get_submodule(names[0]))
 
 
 class _Rehearsal(TorchFunctionMode):
@@ -231,7 +237,7 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
     record.order = [names[site] for site in rehearsal.ran if site in names]
     for change in list(record.changes):
         if not any(name in record.order for name in change.sites):
-            _undo(model, change)
+            _undo(model, change.kind, [change.name, *change.aliases])
             record.changes.remove(change)
             record.left[change.name] = (
                 "the example never calls it as a module: its rate is read by functional or fused code, or it is unused"

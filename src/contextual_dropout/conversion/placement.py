@@ -24,11 +24,14 @@ __all__ = [
     "Placement",
     "ancestors_of",
     "has_state_hooks",
+    "name_taken",
     "restore_fused_paths",
 ]
 
 #: The attribute under which an inserted site lives.
 CHILD = "contextual_dropout"
+#: The attribute of a site under which it keeps the layer in whose place it is.
+REPLACED = "_contextual_dropout_replaced"
 #: Axis of the channels, counted from the end so that inputs without a batch axis work too.
 CHANNEL_AXIS: dict[type[nn.Module], int] = {
     nn.Dropout1d: -2,
@@ -107,7 +110,7 @@ class InPlaceOf:
     def attach(model: nn.Module, name: str, site: nn.Module) -> None:
         original = model.get_submodule(name)
         site.train(original.training)
-        site.replaced = [original]  # type: ignore[assignment]  # in a list, so that it is no submodule
+        vars(site)[REPLACED] = original  # past nn.Module.__setattr__, so that it is not a submodule
         _share_hooks(original, site)
         model.set_submodule(name, site)
         _block_fused_paths(model, name, site)
@@ -115,7 +118,7 @@ class InPlaceOf:
     @staticmethod
     def detach(model: nn.Module, name: str) -> None:
         site = model.get_submodule(name)
-        original: nn.Module = site.replaced[0]  # type: ignore[assignment, index]
+        original: nn.Module = vars(site)[REPLACED]
         _remove_hook(site, _keep_out_of_fused_path)
         _share_hooks(site, original)
         model.set_submodule(name, original.train(site.training))
@@ -232,6 +235,13 @@ def ancestors_of(model: nn.Module, name: str) -> list[nn.Module]:
 def has_state_hooks(module: nn.Module) -> bool:
     """Whether hooks on its state dict, which a site has no use for, would be lost with the module."""
     return any(vars(module).get(name) for name in STATE_HOOKS)
+
+
+def name_taken(module: nn.Module, placement: Placement) -> str | None:
+    """Why a site cannot live inside a module: something else has its name there."""
+    if placement is InPlaceOf or not hasattr(module, CHILD):
+        return None
+    return f"it has an attribute {CHILD!r} of its own, which is where its site would be: rename that to convert it"
 
 
 def _share_hooks(giver: nn.Module, taker: nn.Module) -> None:

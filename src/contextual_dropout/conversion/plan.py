@@ -20,6 +20,7 @@ from contextual_dropout.conversion.placement import (
     Placement,
     ancestors_of,
     has_state_hooks,
+    name_taken,
 )
 from contextual_dropout.conversion.selection import Predicate, Selector, matcher
 
@@ -151,6 +152,8 @@ def batch_axis(model: nn.Module, name: str) -> int:
 
 
 def _obstacle(module: nn.Module, placement: Placement, rate: float) -> str | None:
+    if reason := name_taken(module, placement):
+        return reason
     if placement is Attention and type(module) is not nn.MultiheadAttention:
         return f"{type(module).__name__} computes its attention in its own way"
     if placement is Attention and getattr(module, "bias_k", None) is not None:

@@ -1,0 +1,152 @@
+"""What was done to a model, read from the marks that every placed site leaves where it sits.
+
+The marks are in the modules that were changed, not on the model that was given to ``cd.contextualize``: so the record
+is found from any model around it or inside of it, whatever wrapped or unwrapped the network since.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from contextual_dropout.conversion.report import Change, Conversion
+
+__all__ = ["Mark", "conversion", "conversions", "is_marked", "join", "mark", "marked", "unmark"]
+
+#: The attribute of a module that has a mark. What counts is that its value is one: names can be anybody's.
+MARK = "_contextual_dropout_mark"
+
+
+@dataclass(frozen=True, eq=False)
+class Mark:
+    """One placed site, or several that belong to one module.
+
+    Attributes:
+        record: of the conversion that placed it, shared by all its marks.
+        change: what was done, with names as they were then.
+    """
+
+    record: Conversion
+    change: Change
+
+
+def mark(module: nn.Module, record: Conversion, change: Change) -> None:
+    """Note at a module that a site was placed there."""
+    vars(module)[MARK] = Mark(record, change)
+
+
+def unmark(module: nn.Module) -> None:
+    """Take the mark away."""
+    vars(module).pop(MARK, None)
+
+
+def is_marked(module: nn.Module) -> bool:
+    """Whether a site was placed at this very module."""
+    return isinstance(vars(module).get(MARK), Mark)
+
+
+def marked(model: nn.Module) -> list[tuple[Mark, list[str]]]:
+    """All marks inside a model in the order in which they were made, with the names that their modules have now."""
+    names: dict[nn.Module, list[str]] = defaultdict(list)
+    for name, module in model.named_modules(remove_duplicate=False):
+        if is_marked(module):
+            names[module].append(name)
+    found = [(vars(module)[MARK], all_names) for module, all_names in names.items()]
+    numbers = {id(change): n for made, _ in found for n, change in enumerate(made.record.changes)}
+    return sorted(found, key=lambda pair: numbers.get(id(pair[0].change), len(numbers)))
+
+
+def conversions(model: nn.Module) -> dict[str, Conversion]:
+    """The records of all converted parts of a model by their names; "" is the model itself."""
+    groups: dict[int, list[tuple[Mark, list[str]]]] = defaultdict(list)
+    for made, names in marked(model):
+        groups[id(made.record)].append((made, names))
+    result: dict[str, Conversion] = {}
+    for group in groups.values():
+        part, record = _relative(group)
+        result[part] = _joined(result.get(part), record)
+    return result
+
+
+def conversion(model: nn.Module) -> Conversion:
+    """What ``cd.contextualize`` did to a model, or to what is inside of it; prints as a small table."""
+    parts = conversions(model)
+    if not parts:
+        raise ValueError("the model was not converted by cd.contextualize")
+    result: Conversion | None = None
+    for part, record in parts.items():
+        result = _joined(result, _prefixed(part, record))
+    assert result is not None
+    return result
+
+
+def join(part: str, name: str) -> str:
+    """The name inside a model of what a part of it calls ``name``."""
+    return f"{part}.{name}" if part and name else part or name
+
+
+def _relative(group: list[tuple[Mark, list[str]]]) -> tuple[str, Conversion]:
+    """The part of the model that was converted then, and the record in the names that this part has."""
+    record, prefixes = group[0][0].record, _prefixes(group)
+    if prefixes is None:  # modules were moved about: what is left of the record are the changes
+        return "", Conversion([_renamed(made.change, names[0], names[1:]) for made, names in group])
+    part, outside = prefixes
+    changes = [
+        _renamed(
+            made.change, _cut(made.change.name, outside), [_cut(name, part) for name in names if _is_in(name, part)]
+        )
+        for made, names in group
+    ]
+    present = {site for change in changes for site in change.sites}
+    order = [_cut(name, outside) for name in record.order if _is_in(name, outside)]
+    left = {_cut(name, outside): reason for name, reason in record.left.items() if _is_in(name, outside)}
+    return part, Conversion(changes, left, [name for name in order if name in present])
+
+
+def _prefixes(group: list[tuple[Mark, list[str]]]) -> tuple[str, str] | None:
+    """What all names have before them now (a wrapper's name) and had then (that of what was unwrapped)."""
+    differences = {_difference(now, made.change.name) for made, names in group for now in names}
+    for part, outside in sorted(differences, key=lambda pair: (len(pair[1]), len(pair[0]))):
+        if all(
+            _is_in(made.change.name, outside) and join(part, _cut(made.change.name, outside)) in names
+            for made, names in group
+        ):
+            return part, outside
+    return None
+
+
+def _difference(now: str, then: str) -> tuple[str, str]:
+    """Both names without the end that they share."""
+    a, b = (name.split(".") if name else [] for name in (now, then))
+    while a and b and a[-1] == b[-1]:
+        a.pop()
+        b.pop()
+    return ".".join(a), ".".join(b)
+
+
+def _is_in(name: str, prefix: str) -> bool:
+    return not prefix or name == prefix or name.startswith((prefix + ".", prefix + " "))
+
+
+def _cut(name: str, prefix: str) -> str:
+    return name[len(prefix) :].lstrip(". ") if prefix else name
+
+
+def _renamed(change: Change, name: str, names: list[str]) -> Change:
+    """A change of which the module is called otherwise now; ``names`` are all that it has."""
+    sites = tuple(join(name, _cut(site, change.name)) for site in change.sites)
+    return replace(change, name=name, sites=sites, aliases=tuple(other for other in names if other != name))
+
+
+def _prefixed(part: str, record: Conversion) -> Conversion:
+    changes = [
+        _renamed(each, join(part, each.name), [join(part, name) for name in each.aliases]) for each in record.changes
+    ]
+    left = {join(part, name): reason for name, reason in record.left.items()}
+    return Conversion(changes, left, [join(part, name) for name in record.order])
+
+
+def _joined(a: Conversion | None, b: Conversion) -> Conversion:
+    return b if a is None else Conversion(a.changes + b.changes, a.left | b.left, a.order + b.order)
