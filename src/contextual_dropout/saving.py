@@ -20,6 +20,8 @@ from contextual_dropout.conversion.placement import (
     Attention,
     Between,
     InPlaceOf,
+    InPlaceOfCalls,
+    assembled,
     has_state_hooks,
     name_taken,
 )
@@ -157,7 +159,7 @@ def _rebuild(
         converted, record = modules[part], Conversion()
         for change in changes:
             own = [built[join(part, name)] for name in change.sites]
-            site = like(nn.ModuleList(own) if change.kind == Between.kind else own[0], converted)
+            site = like(assembled(change, own), converted)
             place(converted, PLACEMENTS[change.kind], change.name, change.aliases, site)
             record.changes.append(change)
             mark(converted.get_submodule(change.name), record, change)
@@ -184,12 +186,16 @@ def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: di
         return [wanted]
     if change.kind == Between.kind and type(module) not in RECURRENT:
         return [wanted]
+    if change.kind == InPlaceOfCalls.kind:
+        return []  # what the module calls is seen only when it runs; see conversion.functional
     places = PLACEMENTS[change.kind].build(module, {}).modules()
     features = [place.features for place in places if isinstance(place, ContextualDropout)]
+    if features == [0]:
+        return []  # known only at the first input, and may be one of several widths
     if len(features) != len(configs):
         return [f"{layer}: {len(configs)} sites for {len(features)} places"]
     pairs = [(here, config.get("features")) for here, config in zip(features, configs, strict=True)]
-    wrong = [(here, there) for here, there in pairs if here not in (0, there)]  # 0: known only at the first input
+    wrong = [(here, there) for here, there in pairs if here != there]
     return [f"{layer}: {here} features here, {there} in the file" for here, there in wrong]
 
 

@@ -8,16 +8,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.conversion.placement import PLACEMENTS, InPlaceOf, Placement, restore_fused_paths
-from contextual_dropout.conversion.plan import Item, has_dropout, make_plan
+from contextual_dropout.conversion.discovery import Shape, arguments_of, find_calls, find_shapes
+from contextual_dropout.conversion.functional import sites_for_calls
+from contextual_dropout.conversion.placement import (
+    PLACEMENTS,
+    InPlaceOf,
+    InPlaceOfCalls,
+    Placement,
+    restore_fused_paths,
+)
+from contextual_dropout.conversion.plan import Item, has_dropout, make_plan, nothing_matched
 from contextual_dropout.conversion.record import conversion, conversions, join, mark, marked, unmark
 from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
 from contextual_dropout.conversion.selection import Selector, matcher
 from contextual_dropout.conversion.snapshot import unchanged_on_error
+from contextual_dropout.conversion.widths import with_a_site_per_width
 from contextual_dropout.distributed import refuse_wrapped
 from contextual_dropout.modes import sampling
 from contextual_dropout.randomness import preserved
@@ -78,14 +86,19 @@ def contextualize(
     refuse_converted(model)
     refuse_wrapped(model, "convert it")
     model = model if inplace else copy.deepcopy(model)
-    plan = make_plan(model, replace, after, exclude, p)
-    settings = {"family": family, "initialisation": "zero", "rescale": True} | options
-    settings_of = _per_layer(settings, overrides or {}, plan.items)
-    built = [_build(model, item, settings_of[item.name]) for item in plan.items]
-    record = Conversion(left=dict(plan.left))
     with unchanged_on_error(model):
-        for item, site in zip(plan.items, built, strict=True):
-            _attach(model, record, item, site)
+        found = find_calls(model, example)
+        plan = make_plan(model, replace, after, exclude, p, found)
+        shapes = find_shapes(model, example, plan.items, found)
+        settings = {"family": family, "initialisation": "zero", "rescale": True} | options
+        settings_of = _per_layer(settings, overrides or {}, plan.items)
+        record = Conversion(left=dict(plan.left))
+        built = [(item, _build(model, item, settings_of[item.name], shapes, record)) for item in plan.items]
+        for item, site in built:
+            if next(site.parameters(), None) is not None:
+                _attach(model, record, item, site)
+        if not record.changes:
+            raise ValueError(nothing_matched(model, record.left))
         if example is not None:
             _rehearse(model, record, example)
     if record.left:
@@ -156,11 +169,20 @@ def _per_layer(
     return result
 
 
-def _build(model: nn.Module, item: Item, settings: dict[str, Any]) -> nn.Module:
-    """The site of an item; nothing of the model is changed."""
-    options = {"batch_dim": item.batch_dim, "p": item.p} | settings
+def _build(
+    model: nn.Module, item: Item, settings: dict[str, Any], shapes: dict[nn.Module, list[Shape]], record: Conversion
+) -> nn.Module:
+    """The site of an item, or several; nothing of the model is changed."""
+    rate = {} if item.p is None else {"p": item.p}
+    options = {"batch_dim": item.batch_dim} | rate | settings
     try:
-        return like(item.placement.build(item.module, options), model)
+        if isinstance(item.placement, InPlaceOfCalls):
+            site: nn.Module
+            site, left = sites_for_calls(item.placement.found, options)
+            record.left |= {f"{item.name} (F.dropout, {call})".lstrip(): reason for call, reason in left.items()}
+        else:
+            site = with_a_site_per_width(item.placement.build(item.module, options), shapes.get(item.module, []))
+        return like(site, model)
     except (TypeError, ValueError) as error:
         raise type(error)(f"the site {item.placement.kind} {item.name or 'the model'}: {error}") from error
 
@@ -204,32 +226,21 @@ def _undo(model: nn.Module, kind: str, names: list[str]) -> None:
 
 
 class _Rehearsal(TorchFunctionMode):
-    """Notes which sites run and in which order, and dropout that is called as a function."""
-
-    FUNCTIONS = (F.dropout, F.alpha_dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.feature_alpha_dropout)
+    """Notes which sites run and in which order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ran: list[ContextualDropout] = []
-        self.functional = 0
 
     def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         if func is masked and not any(args[0] is site for site in self.ran):
             self.ran.append(args[0])
-        # Only dropout *modules* are in training mode now, so what is called with training=False is not one of them.
-        if func in self.FUNCTIONS and _argument(1, "p", 0.5, args, kwargs) > 0:
-            self.functional += not _argument(2, "training", True, args, kwargs)
-        return func(*args, **kwargs)
-
-
-def _argument(position: int, name: str, default: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return kwargs.get(name, args[position] if len(args) > position else default)
+        return func(*args, **(kwargs or {}))
 
 
 def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
     """Run the example and take back the sites that it does not reach."""
-    arguments, keywords = _arguments(example)
+    arguments, keywords = arguments_of(example)
     devices = {parameter.device for parameter in model.parameters()}
     with preserved(devices), sampling(model), torch.no_grad(), _Rehearsal() as rehearsal:
         model(*arguments, **keywords)
@@ -242,19 +253,8 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
             record.left[change.name] = (
                 "the example never calls it as a module: its rate is read by functional or fused code, or it is unused"
             )
-    if rehearsal.functional:
-        record.left["(functional)"] = (
-            f"{rehearsal.functional} calls of F.dropout, which only follow their module's training flag: replace them "
-            "by nn.Dropout modules to convert them"
-        )
     if not record.changes:
         raise ValueError(f"the example reaches none of the model's dropout:\n{_left(record)}")
-
-
-def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(example, dict):
-        return (), example
-    return (example if isinstance(example, tuple) else (example,)), {}
 
 
 def _left(record: Conversion) -> str:

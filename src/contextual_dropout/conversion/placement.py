@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.attention import ContextualMultiheadAttention
+from contextual_dropout.conversion.functional import Found, SitePerCall, attach_calls, detach_calls, sites_for_calls
 from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
+from contextual_dropout.conversion.report import CHILD, Change
+from contextual_dropout.conversion.widths import SitePerWidth
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 
 __all__ = [
@@ -20,16 +23,16 @@ __all__ = [
     "Attention",
     "Between",
     "InPlaceOf",
+    "InPlaceOfCalls",
     "InterfaceAttention",
     "Placement",
     "ancestors_of",
+    "assembled",
     "has_state_hooks",
     "name_taken",
     "restore_fused_paths",
 ]
 
-#: The attribute under which an inserted site lives.
-CHILD = "contextual_dropout"
 #: The attribute of a site under which it keeps the layer in whose place it is.
 REPLACED = "_contextual_dropout_replaced"
 #: Axis of the channels, counted from the end so that inputs without a batch axis work too.
@@ -74,16 +77,13 @@ class Placement(Protocol):
 
     kind: str
 
-    @staticmethod
-    def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
+    def build(self, module: nn.Module, options: dict[str, Any]) -> nn.Module:
         """The site, or sites, for this module."""
 
-    @staticmethod
-    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+    def attach(self, model: nn.Module, name: str, site: nn.Module) -> None:
         """Make the model use the site at the module called ``name``."""
 
-    @staticmethod
-    def detach(model: nn.Module, name: str) -> None:
+    def detach(self, model: nn.Module, name: str) -> None:
         """Undo it."""
 
 
@@ -223,8 +223,52 @@ class Between:
         module.__class__ = next(plain for plain, layered in RECURRENT.items() if type(module) is layered)
 
 
-_ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, InterfaceAttention, Between)
+class InPlaceOfCalls:
+    """In the place of dropout that a module calls as a function; see :mod:`~contextual_dropout.conversion.functional`.
+
+    Args:
+        found: the calls.
+    """
+
+    kind = "in place of F.dropout in"
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+
+    def build(self, module: nn.Module, options: dict[str, Any]) -> nn.Module:
+        return sites_for_calls(self.found, options)[0]
+
+    @staticmethod
+    def attach(model: nn.Module, name: str, site: nn.Module) -> None:
+        module = model.get_submodule(name)
+        attach_calls(module, site.train(module.training))
+
+    @staticmethod
+    def detach(model: nn.Module, name: str) -> None:
+        detach_calls(model.get_submodule(name))
+
+
+_ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, InterfaceAttention, Between, InPlaceOfCalls(Found()))
 PLACEMENTS = {placement.kind: placement for placement in _ALL}
+
+
+def assembled(change: Change, sites: list[ContextualDropout]) -> nn.Module:
+    """What a placement attaches: the site of a change, or its sites put together as their names say."""
+    prefix = change.name if change.kind == InPlaceOf.kind else f"{change.name}.{CHILD}" if change.name else CHILD
+    tails = [name[len(prefix) :].lstrip(".") for name in change.sites]
+    if change.kind == Between.kind:
+        return nn.ModuleList(sites)
+    if change.kind != InPlaceOfCalls.kind:
+        return _of_widths(dict(zip(tails, sites, strict=True)))
+    calls: dict[str, dict[str, ContextualDropout]] = {}
+    for tail, site in zip(tails, sites, strict=True):
+        call, _, width = tail.partition(".")
+        calls.setdefault(call, {})[width] = site
+    return SitePerCall({call: _of_widths(widths) for call, widths in calls.items()})
+
+
+def _of_widths(sites: dict[str, ContextualDropout]) -> nn.Module:
+    return sites[""] if "" in sites else SitePerWidth(sites)
 
 
 def ancestors_of(model: nn.Module, name: str) -> list[nn.Module]:
@@ -249,7 +293,7 @@ def _share_hooks(giver: nn.Module, taker: nn.Module) -> None:
 
 
 def _mask_output(module: nn.Module, inputs: Any, output: Any) -> Any:
-    site: ContextualDropout = getattr(module, CHILD)
+    site: nn.Module = getattr(module, CHILD)
     if isinstance(output, Tensor):
         return site(output)
     if type(output) is tuple and isinstance(output[0], Tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,14 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion import hugging_face
+from contextual_dropout.conversion.functional import Found
 from contextual_dropout.conversion.placement import (
     RECURRENT,
     After,
     Attention,
     Between,
     InPlaceOf,
+    InPlaceOfCalls,
     InterfaceAttention,
     Placement,
     ancestors_of,
@@ -24,7 +26,7 @@ from contextual_dropout.conversion.placement import (
 )
 from contextual_dropout.conversion.selection import Predicate, Selector, matcher
 
-__all__ = ["Plan", "drop_rate", "has_dropout", "make_plan"]
+__all__ = ["Plan", "drop_rate", "has_dropout", "make_plan", "nothing_matched"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Item:
     aliases: tuple[str, ...]
     module: nn.Module
     placement: Placement
-    p: float
+    p: float | None
     batch_dim: int
 
 
@@ -62,9 +64,22 @@ def drop_rate(module: nn.Module) -> float | None:
 
 
 def make_plan(
-    model: nn.Module, replace: Selector | None, after: Selector | None, exclude: Selector | None, p: float | None
+    model: nn.Module,
+    replace: Selector | None,
+    after: Selector | None,
+    exclude: Selector | None,
+    p: float | None,
+    found: Mapping[nn.Module, Found] | None = None,
 ) -> Plan:
     """Go through the model once.
+
+    Args:
+        model: to be converted.
+        replace: which dropout to replace.
+        after: behind which layers to put a site.
+        exclude: what to leave alone.
+        p: initial drop rate; by default that of the dropout.
+        found: modules that call dropout as a function.
 
     Raises:
         TypeError: a layer with parameters was to be replaced.
@@ -82,24 +97,32 @@ def make_plan(
                 "the model is itself a dropout layer: put it into an nn.Sequential, where it can be replaced"
             )
         names = (name, *aliases)
+        calls = None if hugging_face.is_attention(module) else (found or {}).get(module)
         if any(followed(each, module) for each in names):
             placement: Placement = After
+        elif calls is not None and (replace is has_dropout or any(replaced(each, module) for each in names)):
+            placement = InPlaceOfCalls(calls)
         elif any(replaced(each, module) or _holder_selected(each, module, held, replaced) for each in names):
             placement = _replacement(name, module)
         else:
             continue
-        rate = p if p is not None else drop_rate(module) if placement is not After else 0.2
-        if rate is None:
-            left[name] = "its drop rate is under no name that we know; give p= to convert it"
-        elif reason := _obstacle(module, placement, rate):
+        rate = p if p is not None else _rate(module, placement)
+        if reason := _obstacle(module, placement, rate):
             left[name] = reason
         else:
             items.append(Item(name, aliases, module, placement, rate, batch_axis(model, name)))
-            if placement is After and not isinstance(module, _DropoutNd) and has_dropout(name, module):
+            if placement is After and not isinstance(module, _DropoutNd) and (calls or has_dropout(name, module)):
                 left[name] = "the dropout inside of it: a module gets a site behind it or inside, not both"
     if not items:
-        raise ValueError(_nothing_matched(model, left))
+        raise ValueError(nothing_matched(model, left))
     return Plan(items, left)
+
+
+def _rate(module: nn.Module, placement: Placement) -> float | None:
+    """The initial drop rate of a module's site by default; None where it is not known, or the calls have their own."""
+    if isinstance(placement, InPlaceOfCalls):
+        return None
+    return 0.2 if placement is After else drop_rate(module)
 
 
 def _rate_holders(model: nn.Module) -> dict[nn.Module, nn.Module]:
@@ -151,9 +174,13 @@ def batch_axis(model: nn.Module, name: str) -> int:
     return 0
 
 
-def _obstacle(module: nn.Module, placement: Placement, rate: float) -> str | None:
+def _obstacle(module: nn.Module, placement: Placement, rate: float | None) -> str | None:
     if reason := name_taken(module, placement):
         return reason
+    if isinstance(placement, InPlaceOfCalls):
+        return None  # each of the calls may have one
+    if rate is None:
+        return "its drop rate is under no name that we know; give p= to convert it"
     if placement is Attention and type(module) is not nn.MultiheadAttention:
         return f"{type(module).__name__} computes its attention in its own way"
     if placement is Attention and getattr(module, "bias_k", None) is not None:
@@ -175,7 +202,8 @@ def _obstacle(module: nn.Module, placement: Placement, rate: float) -> str | Non
     return None
 
 
-def _nothing_matched(model: nn.Module, left: dict[str, Any]) -> str:
+def nothing_matched(model: nn.Module, left: dict[str, Any]) -> str:
+    """What to say when there is no layer to convert."""
     lines = ["nothing in the model was selected for contextual dropout."]
     lines += [f"  {name}: {reason}" for name, reason in left.items()]
     layers = [

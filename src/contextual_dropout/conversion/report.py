@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Change", "Conversion", "ConversionWarning"]
+__all__ = ["CHILD", "Change", "Conversion", "ConversionWarning"]
+
+#: The attribute under which a site lives inside a module.
+CHILD = "contextual_dropout"
 
 
 class ConversionWarning(UserWarning):

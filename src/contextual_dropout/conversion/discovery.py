@@ -1,0 +1,111 @@
+"""What an example tells of a plain network: where it calls dropout as a function, at which widths it uses layers."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from contextual_dropout.conversion.functional import Found, Search
+from contextual_dropout.conversion.placement import After, InPlaceOf
+from contextual_dropout.conversion.plan import Item
+from contextual_dropout.randomness import preserved
+
+__all__ = ["Shape", "arguments_of", "find_calls", "find_shapes"]
+
+Shape = tuple[int, ...]
+
+
+def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found]:
+    """The modules that call dropout as a function, and their calls; none without an example."""
+    if example is None:
+        return {}
+    search = Search()
+    with _plainly(model), search:
+        _run(model, example)
+    return search.found
+
+
+def find_shapes(
+    model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, Found]
+) -> dict[nn.Module, list[Shape]]:
+    """What a site at each of the modules would mask; and what the calls of dropout are in a second pass."""
+    shapes: dict[nn.Module, list[Shape]] = defaultdict(list)
+    if example is None:
+        return shapes
+    times: Counter[nn.Module] = Counter()
+    hooks = [module.register_forward_pre_hook(partial(_count, times)) for module in found]
+    for item in items:
+        if item.placement is InPlaceOf:
+            hooks.append(item.module.register_forward_pre_hook(partial(_note_input, shapes), with_kwargs=True))
+        elif item.placement is After:
+            hooks.append(item.module.register_forward_hook(partial(_note_output, shapes)))
+    search = Search()
+    try:
+        with _plainly(model), search:
+            _run(model, example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for module, again in search.found.items():
+        found.get(module, Found()).runs.extend(again.runs)
+    for module, calls in found.items():
+        calls.times = 2 * times[module]
+    return shapes
+
+
+def arguments_of(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments and keywords of the call that an example stands for."""
+    if isinstance(example, dict):
+        return (), example
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
+def _run(model: nn.Module, example: Any) -> None:
+    arguments, keywords = arguments_of(example)
+    model(*arguments, **keywords)
+
+
+@contextmanager
+def _plainly(model: nn.Module) -> Iterator[None]:
+    """In eval mode, without autograd and without fused paths; random generators and modes are as before after it."""
+    modes = {module: module.training for module in model.modules()}
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        devices = {parameter.device for parameter in model.parameters()}
+        with preserved(devices), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the user hears them when the model runs for good
+            for module in modes:
+                module.training = False
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _count(times: Counter[nn.Module], module: nn.Module, args: tuple[Any, ...]) -> None:
+    times[module] += 1
+
+
+def _note_input(
+    shapes: dict[nn.Module, list[Shape]], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    _note(shapes[module], (*args, *kwargs.values()))
+
+
+def _note_output(shapes: dict[nn.Module, list[Shape]], module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    _note(shapes[module], output if isinstance(output, tuple) else (output,))
+
+
+def _note(shapes: list[Shape], values: Iterable[Any]) -> None:
+    first = next(iter(values), None)
+    if isinstance(first, Tensor) and first.ndim:
+        shapes.append(tuple(first.shape))
