@@ -311,7 +311,8 @@ class ContextualDropout(Stochastic):
             raise ValueError(
                 f"{self._label()} got {'a context' if is_context else 'an input'} of shape {tuple(x.shape)} with "
                 f"{pooled.shape[-1]} features on axis dim={self.dim}, but was built for {name}={expected}: change "
-                f"{name}, or set dim to the axis of the {expected} features"
+                f"{name}, or set dim to the axis of the {expected} features. In the place of one dropout layer that is "
+                "used at several widths, cd.contextualize(model, example=...) puts a site for each"
             )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:

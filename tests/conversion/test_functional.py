@@ -354,3 +354,21 @@ def test_checkpointed_modules_are_computed_again_with_their_sites() -> None:
         model(x).square().sum().backward()
         gradients.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     torch.testing.assert_close(*gradients)
+
+
+class Guarded(nn.Module):
+    """Not called in evaluation mode at all: there is no place for an expected mask."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, 0.2) if self.training else x
+
+
+def test_calls_that_are_not_seen_are_named() -> None:
+    model = nn.Sequential(Block(depth=0), Guarded())
+    with pytest.warns(
+        cd.ConversionWarning, match=r"0: its forward calls F.dropout: give example= to convert it\n  1: its"
+    ):
+        cd.contextualize(model, inplace=False)
+    with pytest.warns(cd.ConversionWarning, match="1: .* does not reach in evaluation mode"):
+        cd.contextualize(model, example=torch.randn(2, 6))
+    assert len(cd.sites(model)) == 3

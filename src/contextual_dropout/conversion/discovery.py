@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.conversion.functional import Found, Search
+from contextual_dropout.conversion.calls import Found, Search
 from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
 from contextual_dropout.randomness import preserved
@@ -22,10 +22,10 @@ __all__ = ["Shape", "arguments_of", "find_calls", "find_shapes"]
 Shape = tuple[int, ...]
 
 
-def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found]:
-    """The modules that call dropout as a function, and their calls; none without an example."""
+def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
+    """The modules that call dropout as a function, and their calls; None without an example."""
     if example is None:
-        return {}
+        return None
     search = Search()
     with _plainly(model), search:
         _run(model, example)
@@ -33,11 +33,11 @@ def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found]:
 
 
 def find_shapes(
-    model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, Found]
+    model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, Found] | None
 ) -> dict[nn.Module, list[Shape]]:
     """What a site at each of the modules would mask; and what the calls of dropout are in a second pass."""
     shapes: dict[nn.Module, list[Shape]] = defaultdict(list)
-    if example is None:
+    if found is None:
         return shapes
     times: Counter[nn.Module] = Counter()
     hooks = [module.register_forward_pre_hook(partial(_count, times)) for module in found]

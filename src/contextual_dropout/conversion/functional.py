@@ -10,167 +10,19 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
-from types import FrameType
 from typing import Any, ClassVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.attention import Attended, masked_attention
+from contextual_dropout.conversion.calls import FUNCTIONS, SOFTMAX, Found, running
 from contextual_dropout.conversion.report import CHILD
 from contextual_dropout.conversion.widths import with_a_site_per_width
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 
-__all__ = ["Call", "Calls", "Found", "Search", "SitePerCall", "attach_calls", "detach_calls", "sites_for_calls"]
-
-#: The functions, and the axis of the features of each where that does not depend on the input.
-FUNCTIONS: dict[Any, int | None] = {
-    F.dropout: None,
-    F.alpha_dropout: None,
-    F.dropout1d: -2,
-    F.dropout2d: 1,
-    F.dropout3d: -4,
-    F.feature_alpha_dropout: 1,
-    torch.dropout: None,
-    torch.alpha_dropout: None,
-    torch.feature_dropout: 1,
-    torch.feature_alpha_dropout: 1,
-}
-SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
-_CALL = nn.Module._call_impl.__code__
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of dropout as a function.
-
-    Attributes:
-        dim: the axis of the features, None where the input decides.
-        p: the drop rate.
-        always: whether it was on in evaluation mode.
-        inplace: whether it was to change its input.
-        shape: of the input.
-        weights: whether the input was attention weights, and whether it was known what their softmax was given.
-    """
-
-    dim: int | None
-    p: Any
-    always: bool
-    inplace: bool
-    shape: tuple[int, ...]
-    weights: bool = False
-    scores: bool = False
-
-    @property
-    def obstacle(self) -> str | None:
-        """Why it cannot become a site."""
-        if not isinstance(self.p, int | float):
-            return f"its drop rate is a {type(self.p).__name__}, which may change from call to call"
-        if self.always:
-            return "it is on in evaluation mode too (training=True): give it training=self.training to convert it"
-        if self.inplace:
-            return "it works in place: take its result, without inplace=True, to convert it"
-        if not self.shape:
-            return "its input has no axis"
-        if self.weights and not (self.scores and len(self.shape) == 4):
-            return (
-                f"its input, of shape {self.shape}, looks like attention weights, which say nothing of the sample when "
-                "they are pooled: use contextual_dropout.attention.AttentionDropout, which is told the scores"
-            )
-        return None
-
-
-class Found:
-    """The calls of one module, from all times that it ran: known by their number, if that is always the same.
-
-    Attributes:
-        runs: the calls of each time that it ran and called any.
-        times: how often it ran in all, where that is known.
-    """
-
-    def __init__(self) -> None:
-        self.runs: list[list[Call]] = []
-        self.times: int | None = None
-
-    @property
-    def stable(self) -> bool:
-        """Whether the module calls the same functions with the same rates each time."""
-        each = {tuple((call.dim, call.p, call.weights) for call in run) for run in self.runs}
-        return len(each) == 1 and self.times in (None, len(self.runs))
-
-    @property
-    def calls(self) -> list[Call]:
-        """Those of the first time."""
-        return self.runs[0]
-
-    def shapes(self, number: int) -> list[tuple[int, ...]]:
-        """What one of the calls was given."""
-        return [run[number].shape for run in self.runs]
-
-
-class Search(TorchFunctionMode):
-    """While it is on, notes every call of dropout as a function, but those of dropout layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._runs: dict[FrameType, list[Call]] = {}
-        self._scores: dict[FrameType, Tensor] = {}
-
-    @property
-    def found(self) -> dict[nn.Module, Found]:
-        """The modules with their calls."""
-        found: dict[nn.Module, Found] = {}
-        for frame, calls in self._runs.items():
-            found.setdefault(frame.f_locals["self"], Found()).runs.append(calls)
-        return found
-
-    def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in SOFTMAX:
-            frame = _running(sys._getframe())
-            while frame is not None:
-                self._scores[frame] = args[0] if args else kwargs["input"]
-                frame = _running(frame.f_back)
-        elif func in FUNCTIONS:
-            self._note(_running(sys._getframe()), func, args, kwargs)
-        return func(*args, **kwargs)
-
-    def _note(self, frame: FrameType | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if frame is None or isinstance(frame.f_locals["self"], _DropoutNd):
-            return
-        x = _argument(0, "input", None, args, kwargs)
-        rate, on = _argument(1, "p", 0.5, args, kwargs), _argument(2, "training", True, args, kwargs)
-        on = kwargs.get("train", on)  # as torch.dropout calls it
-        scores, shape = self._scores.get(frame), tuple(x.shape)
-        weights = _is_distribution(x)
-        known = weights and scores is not None and scores.shape[:-1] == shape[:-1] and scores.shape[-1] >= shape[-1]
-        inplace = bool(_argument(3, "inplace", False, args, kwargs))
-        call = Call(FUNCTIONS[func], rate, bool(on), inplace, shape, weights, known)
-        self._runs.setdefault(frame, []).append(call)
-
-
-def _running(frame: FrameType | None) -> FrameType | None:
-    """The innermost call of a module that is running, seen from a frame."""
-    while frame is not None and frame.f_code is not _CALL:
-        frame = frame.f_back
-    return frame
-
-
-def _argument(position: int, name: str, default: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return kwargs.get(name, args[position] if len(args) > position else default)
-
-
-def _is_distribution(x: Tensor) -> bool:
-    """Whether these are attention weights: on more than two axes, and along the last they are positive and sum to 1."""
-    if x.ndim < 3 or not x.numel() or not x.is_floating_point():
-        return False
-    x = x.detach().nan_to_num().float()
-    total = x.sum(-1)
-    return bool((x >= 0).all() and ((total - 1).abs().minimum(total) < 1e-2).all() and (total > 0.5).any())
+__all__ = ["Calls", "SitePerCall", "attach_calls", "detach_calls", "sites_for_calls"]
 
 
 class SitePerCall(nn.ModuleDict):
@@ -201,10 +53,16 @@ def sites_for_calls(found: Found, options: dict[str, Any]) -> tuple[SitePerCall,
         if reason:
             left[f"call {number} of {total}"] = reason
             continue
-        settings = {"dim": call.dim, "p": call.p} | options | ({"dim": 1, "batch_dim": 0} if call.weights else {})
+        settings = {"dim": call.dim, "p": call.p} | (_on_weights(options) if call.weights else options)
         site = with_a_site_per_width(LazyContextualDropout(**settings), found.shapes(number - 1))
         sites[f"{'weights' if call.weights else 'call'}_{number}_of_{total}"] = site
     return SitePerCall(sites), left
+
+
+def _on_weights(options: dict[str, Any]) -> dict[str, Any]:
+    """Options for a site on attention weights (B, H, N_Q, N_K) that is given its context."""
+    axes = {"dim": 1, "batch_dim": (0, 2) if options.get("positions") == "own" else 0}
+    return {name: value for name, value in options.items() if name != "positions"} | axes
 
 
 def attach_calls(module: nn.Module, sites: nn.Module) -> None:
@@ -259,7 +117,7 @@ class _InPlaceOfCalls(TorchFunctionMode):
 
 def _running_mode() -> _InPlaceOfCalls | None:
     """The mode of the innermost call of a module that is running, if that module has one."""
-    frame = _running(sys._getframe())
+    frame = running(sys._getframe())
     caller = None if frame is None else frame.f_back
     if caller is None or caller.f_code is not _call_with_sites.__code__:
         return None
@@ -301,7 +159,7 @@ def _with_calls(plain: type[nn.Module]) -> type[nn.Module]:
     if plain not in _CLASSES:
         named = {"__module__": plain.__module__, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
         metaclass: Any = type(plain)
-        added = {"plain": plain, "_call_impl": torch.compiler.disable(_call_with_sites)}
+        added = {"plain": plain, "_call_impl": torch.compiler.disable(_call_with_sites)}  # type: ignore[no-untyped-call]
         _CLASSES[plain] = metaclass(plain.__name__, (Calls, plain), named | added)
     return _CLASSES[plain]
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.attention import ContextualMultiheadAttention
-from contextual_dropout.conversion.functional import Found, SitePerCall, attach_calls, detach_calls, sites_for_calls
+from contextual_dropout.conversion.calls import Found
+from contextual_dropout.conversion.functional import SitePerCall, attach_calls, detach_calls, sites_for_calls
 from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
 from contextual_dropout.conversion.report import CHILD, Change
 from contextual_dropout.conversion.widths import SitePerWidth

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion import hugging_face
-from contextual_dropout.conversion.functional import Found
+from contextual_dropout.conversion.calls import Found, mentions_dropout
 from contextual_dropout.conversion.placement import (
     RECURRENT,
     After,
@@ -27,6 +27,10 @@ from contextual_dropout.conversion.placement import (
 from contextual_dropout.conversion.selection import Predicate, Selector, matcher
 
 __all__ = ["Plan", "drop_rate", "has_dropout", "make_plan", "nothing_matched"]
+
+
+_UNSEEN = "its forward calls F.dropout: give example= to convert it"
+_UNREACHED = "its forward has F.dropout in it, which the example does not reach in evaluation mode"
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ def make_plan(
         elif any(replaced(each, module) or _holder_selected(each, module, held, replaced) for each in names):
             placement = _replacement(name, module)
         else:
+            if replace is has_dropout and calls is None and mentions_dropout(module):
+                left[name] = _UNSEEN if found is None else _UNREACHED
             continue
         rate = p if p is not None else _rate(module, placement)
         if reason := _obstacle(module, placement, rate):

@@ -65,6 +65,7 @@ def with_a_site_per_width(module: nn.Module, shapes: Iterable[tuple[int, ...]]) 
     for key, site in sites.items():
         if dim is None:
             site.dim, site._dim_is_open = (1 if key.endswith(CHANNELS) else -1), False
+            site.config["dim"] = site.dim
     return SitePerWidth(sites)
 
 
