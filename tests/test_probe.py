@@ -13,7 +13,8 @@ from tests.conversion.models import plain_mlp as mlp
 
 def test_probe_names_a_site_that_never_ran() -> None:
     model = Functional()
-    cd.contextualize(model)
+    with pytest.warns(cd.ConversionWarning, match="its forward calls F.dropout: give example="):
+        cd.contextualize(model)
     with pytest.raises(cd.SilentSiteError, match=r"site 'unused' never ran.*example="):
         cd.probe(model, torch.randn(3, 4))
 

@@ -135,6 +135,43 @@ def test_training_predicting_copying_and_saving(tmp_path: Path) -> None:
     torch.testing.assert_close(cd.freeze_context(model, x)(x), cd.freeze_context(model, x)(x))
 
 
+class Layers(Block):
+    """The same with layers in the place of the functions."""
+
+    def __init__(self, width: int = 6, depth: int = 1) -> None:
+        super().__init__(width, depth)
+        self.inner = Layers(width, depth - 1) if depth else None
+        self.before, self.after = nn.Dropout(0.3), nn.Dropout(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.before(torch.relu(self.first(x)))
+        if self.inner is not None:
+            x = x + self.inner(x)
+        x = self.drop(x)
+        return self.after(torch.relu(self.second(x)))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("estimator", ["sequential-disarm", "independent-arm", "straight-through"])
+def test_gradients_are_those_of_layers(estimator: Any, replay: bool) -> None:
+    """With the same random numbers, which both draw in the same order."""
+    x, steps = torch.randn(4, 6), []
+    for kind in (Block, Layers):
+        torch.manual_seed(0)
+        model = nn.Sequential(kind(), nn.Linear(6, 3)).eval()
+        torch.manual_seed(0)
+        for parameter in model.parameters():
+            nn.init.normal_(parameter)
+        trained(cd.contextualize(model, example=x, temperature=1.0)).train()
+        torch.manual_seed(3)
+        step = cd.ELBO(model, estimator, replay=replay)(lambda model=model: model(x).log_softmax(-1)[:, 0])
+        step.loss.backward()
+        own = [site.encoder.expand_bias.grad for site in cd.sites(model).values()]
+        theta = [module.weight.grad for module in model.modules() if isinstance(module, nn.Linear)]
+        steps.append((step.loss, own, theta))
+    torch.testing.assert_close(*steps)
+
+
 def test_a_wrapped_copy_in_another_model() -> None:
     """The class that a module takes on is of no harm to new modules that the module makes of its own."""
     model = cd.contextualize(network(), example=torch.randn(1, 6))

@@ -114,12 +114,13 @@ class Search(TorchFunctionMode):
         self._runs: dict[FrameType, list[Call]] = {}
         self._scores: dict[FrameType, Tensor] = {}
 
-    @property
-    def found(self) -> dict[nn.Module, Found]:
-        """The modules with their calls."""
+    def result(self) -> dict[nn.Module, Found]:
+        """The modules with their calls, once: what the pass has left in memory is forgotten."""
         found: dict[nn.Module, Found] = {}
         for frame, calls in self._runs.items():
             found.setdefault(frame.f_locals["self"], Found()).runs.append(calls)
+        self._runs.clear()  # frames refer to their callers, which have this object
+        self._scores.clear()
         return found
 
     def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:

@@ -258,4 +258,4 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
 
 
 def _left(record: Conversion) -> str:
-    return "\n".join(f"  {name}: {reason}" for name, reason in record.left.items())
+    return "\n".join(f"  {name or '(the model)'}: {reason}" for name, reason in record.left.items())

@@ -29,7 +29,7 @@ def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
     search = Search()
     with _plainly(model), search:
         _run(model, example)
-    return search.found
+    return search.result()
 
 
 def find_shapes(
@@ -53,7 +53,7 @@ def find_shapes(
     finally:
         for hook in hooks:
             hook.remove()
-    for module, again in search.found.items():
+    for module, again in search.result().items():
         found.get(module, Found()).runs.extend(again.runs)
     for module, calls in found.items():
         calls.times = 2 * times[module]
