@@ -274,10 +274,10 @@ def test_attention_weights_that_cannot_be_understood_are_named() -> None:
 
 
 class Unstable(nn.Module):
-    """Its number of calls depends on the input."""
+    """Its number of calls depends on the length of the input, (B, T, C)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        for _ in range(len(x)):
+        for _ in range(x.shape[1]):
             x = F.dropout(x, 0.1, self.training)
         return x
 
@@ -288,14 +288,14 @@ class Left(nn.Module):
         self.drop, self.unstable, self.passes = nn.Dropout(0.1), Unstable(), 0
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.unstable(self.unstable(x)[:1])
+        x = self.unstable(self.unstable(x)[:, :1])
         x = F.dropout(x, 0.2)
         x = F.dropout(x, 0.3, self.training, True)
         return self.drop(F.dropout(x, 0.0, self.training))  # type: ignore[no-any-return]
 
 
 def test_calls_that_cannot_be_converted_are_named() -> None:
-    model, x = Left().eval(), torch.randn(2, 3)
+    model, x = Left().eval(), torch.randn(2, 3, 4)
     with pytest.warns(cd.ConversionWarning) as record:
         cd.contextualize(model, example=x)
     text = str(record[0].message)
@@ -307,9 +307,9 @@ def test_calls_that_cannot_be_converted_are_named() -> None:
 
 
 def test_another_number_of_calls_than_at_the_conversion_is_refused() -> None:
-    model = cd.contextualize(nn.Sequential(Unstable()), example=torch.randn(2, 4))
+    model = cd.contextualize(nn.Sequential(Unstable()), example=torch.randn(2, 2, 4))
     with pytest.raises(RuntimeError, match=r"called dropout as a function 3 times, 2 times .* exclude=Unstable"):
-        model(torch.randn(3, 4))
+        model(torch.randn(2, 3, 4))
 
 
 def test_selection_and_overrides() -> None:
@@ -325,7 +325,7 @@ def test_selection_and_overrides() -> None:
 
 def test_no_other_dropout_than_functional() -> None:
     model = nn.Sequential(Unstable(), nn.Linear(2, 2))
-    assert len(cd.sites(cd.contextualize(model, example=torch.randn(2, 2)))) == 2
+    assert len(cd.sites(cd.contextualize(model, example=torch.randn(2, 2, 2)))) == 2
     with pytest.raises(ValueError, match="nothing in the model was selected"):
         cd.contextualize(cd.strip(model))
 
