@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from contextual_dropout.conversion.convert import like, place, sites
+from contextual_dropout.conversion.functional import class_obstacle
 from contextual_dropout.conversion.placement import (
     PLACEMENTS,
     RECURRENT,
@@ -187,7 +188,8 @@ def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: di
     if change.kind == Between.kind and type(module) not in RECURRENT:
         return [wanted]
     if change.kind == InPlaceOfCalls.kind:
-        return []  # what the module calls is seen only when it runs; see conversion.functional
+        reason = class_obstacle(module)  # what the module calls is seen only when it runs
+        return [f"{layer}: {reason}"] if reason else []
     places = PLACEMENTS[change.kind].build(module, {}).modules()
     features = [place.features for place in places if isinstance(place, ContextualDropout)]
     if features == [0]:

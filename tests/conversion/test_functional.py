@@ -409,3 +409,21 @@ def test_calls_that_are_not_seen_are_named() -> None:
     with pytest.warns(cd.ConversionWarning, match="1: .* does not reach in evaluation mode"):
         cd.contextualize(model, example=torch.randn(2, 6))
     assert len(cd.sites(model)) == 3
+
+
+class Final(Guarded):
+    """Nothing may inherit from it."""
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("final")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, 0.2, self.training)
+
+
+def test_modules_whose_class_cannot_be_changed_are_named() -> None:
+    traced = torch.fx.symbolic_trace(nn.Sequential(Final(), nn.Linear(6, 6)).eval())
+    with pytest.warns(cd.ConversionWarning, match=r"1: it calls F.dropout, but .* copies itself in its own way"):
+        cd.contextualize(nn.Sequential(nn.Dropout(0.1), traced), example=torch.randn(2, 6))
+    with pytest.warns(cd.ConversionWarning, match=r"1: it calls F.dropout, but no class can inherit from Final"):
+        cd.contextualize(nn.Sequential(nn.Dropout(0.1), Final()), example=torch.randn(2, 6))

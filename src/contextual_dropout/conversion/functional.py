@@ -22,7 +22,7 @@ from contextual_dropout.conversion.report import CHILD
 from contextual_dropout.conversion.widths import with_a_site_per_width
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 
-__all__ = ["Calls", "SitePerCall", "attach_calls", "detach_calls", "sites_for_calls"]
+__all__ = ["Calls", "SitePerCall", "attach_calls", "class_obstacle", "detach_calls", "sites_for_calls"]
 
 
 class SitePerCall(nn.ModuleDict):
@@ -162,6 +162,18 @@ def _with_calls(plain: type[nn.Module]) -> type[nn.Module]:
         added = {"plain": plain, "_call_impl": torch.compiler.disable(_call_with_sites)}  # type: ignore[no-untyped-call]
         _CLASSES[plain] = metaclass(plain.__name__, (Calls, plain), named | added)
     return _CLASSES[plain]
+
+
+def class_obstacle(module: nn.Module) -> str | None:
+    """Why a module cannot take on such a class."""
+    kind = type(module)
+    if hasattr(kind, "__deepcopy__") or kind.__reduce__ is not object.__reduce__:  # copies would lose their sites
+        return f"{kind.__name__} copies itself in its own way"
+    try:
+        _with_calls(kind)
+    except Exception as error:
+        return f"no class can inherit from {kind.__name__} ({error!r})"
+    return None
 
 
 def _renewed(plain: type[nn.Module], *args: Any) -> nn.Module:

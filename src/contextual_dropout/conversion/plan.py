@@ -11,6 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.calls import Found, mentions_dropout
+from contextual_dropout.conversion.functional import class_obstacle
 from contextual_dropout.conversion.placement import (
     RECURRENT,
     After,
@@ -184,7 +185,8 @@ def _obstacle(module: nn.Module, placement: Placement, rate: float | None) -> st
     if reason := name_taken(module, placement):
         return reason
     if isinstance(placement, InPlaceOfCalls):
-        return None  # each of the calls may have one
+        reason = class_obstacle(module)  # and each of the calls may have one
+        return reason and f"it calls F.dropout, but {reason}: use nn.Dropout layers to convert it"
     if rate is None:
         return "its drop rate is under no name that we know; give p= to convert it"
     if placement is Attention and type(module) is not nn.MultiheadAttention:
