@@ -52,9 +52,10 @@ def contextualize(
     """Give a network contextual dropout.
 
     Dropout layers become sites that take over their drop rates; the dropout inside ``nn.MultiheadAttention`` and
-    stacked ``nn.LSTM``/``nn.GRU``/``nn.RNN`` becomes sites on the attention weights and between the layers. Further
-    sites can be put behind any layer. The base model's parameters keep their names, values and ``requires_grad``, and
-    in ``eval()`` the converted model computes what the base model did until it is trained.
+    stacked ``nn.LSTM``/``nn.GRU``/``nn.RNN`` becomes sites on the attention weights and between the layers; with an
+    example, so does ``F.dropout`` where a module calls it. Further sites can be put behind any layer. Either all is
+    done or, if there is an error, nothing. The base model's parameters keep their names, values and ``requires_grad``,
+    and in ``eval()`` the converted model computes what the base model did until it is trained.
 
     Args:
         model: any network.
