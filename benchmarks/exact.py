@@ -44,8 +44,8 @@ def exact_gradient(model: nn.Sequential, x: Tensor, y: Tensor) -> Tensor:
     q2 = probability(masks(HIDDEN), logits)  # (B, M1, M2)
     scores = head(u.unsqueeze(2) * masks(HIDDEN)).detach()  # (B, M1, M2, classes)
     log_likelihood = scores.log_softmax(-1)[torch.arange(len(y)), ..., y]
-    kl1 = first.family.kl(first.logits(x), first.prior_logit)  # (B,)
-    kl2 = second.family.kl(logits.flatten(0, 1), second.prior_logit).unflatten(0, u.shape[:2])  # (B, M1)
+    kl1 = first.family.kl(first.logits(x), first.prior_logit.sum())  # (B,)
+    kl2 = second.family.kl(logits.flatten(0, 1), second.prior_logit.sum()).unflatten(0, u.shape[:2])  # (B, M1)
     given_first = (q2 * log_likelihood).sum(-1) - KL_WEIGHT * kl2
     elbo = (q1 * given_first).sum(-1) - KL_WEIGHT * kl1
     phi = [p for site in (first, second) for p in site.encoder.parameters()]
