@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +81,8 @@ def test_regression() -> None:
     np.testing.assert_allclose(prediction.std, np.std(y.numpy(), 0, ddof=1))
     for q in (0.0, 0.05, 0.5, 0.77, 1.0):
         np.testing.assert_allclose(prediction.quantile(q), np.quantile(y.numpy(), q, 0))
-    np.testing.assert_allclose(prediction.quantile([0.1, 0.9]), np.quantile(y.numpy(), [0.1, 0.9], 0))
+    for several in ([0.1, 0.9], torch.tensor([0.1, 0.9], dtype=torch.float64), np.array([0.1, 0.9])):
+        np.testing.assert_allclose(prediction.quantile(several), np.quantile(y.numpy(), [0.1, 0.9], 0))
     with pytest.raises(ValueError, match="between 0 and 1, got 2"):
         prediction.quantile(2)
     single = cd.RegressionPrediction(y[:1])
@@ -161,7 +166,170 @@ def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
         cd.Prediction(logits().softmax(-1)).to_pandas()
 
 
+#: Logits of a confident network: float32 has no number for the smaller probabilities.
+CONFIDENT = torch.tensor([[[0.0, -150.0, -1200.0]], [[0.0, -140.0, -1e5]], [[-130.0, 0.0, -1300.0]]])
+
+
+def exact_log_probability(task: str, logits: Tensor) -> Tensor:
+    if task == "multilabel":
+        return torch.nn.functional.logsigmoid(logits.double())
+    if task == "binary":
+        z = logits[..., 0].double()
+        return torch.nn.functional.logsigmoid(torch.stack([-z, z], -1))
+    return logits.double().log_softmax(-1)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "binary"])
+def test_logarithms_of_probabilities_that_have_no_number(task: Any) -> None:
+    given = CONFIDENT - 200 if task == "binary" else CONFIDENT
+    prediction = interpret(given[..., 0] if task == "binary" else given, task, None)
+    assert not isinstance(prediction, cd.RegressionPrediction)
+    assert (prediction.samples == 0).any()
+    expected = exact_log_probability(task, given)
+    for each in (prediction, prediction.to(torch.float64), type(prediction).cat([prediction])):
+        torch.testing.assert_close(each.log_probabilities.double(), expected, rtol=1e-6, atol=1e-30)
+    if isinstance(prediction, cd.MultilabelPrediction):
+        absent = torch.nn.functional.logsigmoid(-given.double())
+        torch.testing.assert_close(prediction.log_complements.double(), absent, rtol=1e-6, atol=1e-30)
+
+
+def test_one_confident_error_has_a_finite_log_likelihood() -> None:
+    """log mean_k p_k[y] of logits in double precision, whatever the network's own."""
+    prediction, logits = interpret(CONFIDENT, "multiclass", None), CONFIDENT.double()
+    for label in range(3):
+        expected = logits.log_softmax(-1)[:, 0, label].logsumexp(0).item() - np.log(3)
+        found = cd.metrics.predictive_log_likelihood(prediction, torch.tensor([label]))  # type: ignore[arg-type]
+        assert found.item() == pytest.approx(expected, rel=1e-6)
+    half = prediction.to(torch.float16)
+    assert half.samples.isfinite().all()  # logits of 1e5 are not
+
+
+def test_log_likelihood_of_many_predictions() -> None:
+    """Whether made of logits, of their probabilities, or in batches."""
+    labels = torch.randint(3, (5,), generator=torch.Generator().manual_seed(1))
+    expected = logits().softmax(-1).mean(0).gather(1, labels[:, None]).squeeze(1).log()
+    of_logits, of_samples = cd.Prediction.from_logits(logits()), cd.Prediction(logits().softmax(-1))
+    batches = cd.Prediction.cat(
+        [cd.Prediction.from_logits(logits()[:, :2]), cd.Prediction.from_logits(logits()[:, 2:])]
+    )
+    for prediction in (of_logits, of_samples, batches, of_samples.samples):
+        torch.testing.assert_close(cd.metrics.predictive_log_likelihood(prediction, labels), expected)
+    torch.testing.assert_close(of_samples.log_probabilities, logits().log_softmax(-1))
+    assert torch.equal(batches.samples, of_logits.samples)
+
+
+@pytest.mark.parametrize("kind", [cd.Prediction, cd.MultilabelPrediction])
+def test_cat(kind: Any) -> None:
+    test = cd.significance.wilcoxon
+    whole = kind(logits().softmax(-1), test)
+    parts = [kind(logits()[:, rows].softmax(-1), test) for rows in (slice(3), slice(3, 3), slice(3, 5))]
+    joined = kind.cat(parts)
+    for name in MEASURES:
+        assert torch.equal(getattr(joined, name), getattr(whole, name)), name
+    assert joined.test is test
+    mixed = kind.cat([kind.from_logits(logits()), kind.from_logits(logits()), kind(logits().softmax(-1))])
+    assert len(mixed) == 15
+    regression = cd.RegressionPrediction.cat([cd.RegressionPrediction(logits()[:, rows]) for rows in ([0], [1, 2])])
+    assert torch.equal(regression.samples, logits()[:, :3])
+
+
+def test_cat_refuses() -> None:
+    prediction = cd.Prediction(logits().softmax(-1))
+    with pytest.raises(TypeError, match="a list of at least one Prediction, got none"):
+        cd.Prediction.cat([])
+    with pytest.raises(TypeError, match="a list of at least one Prediction, got a MultilabelPrediction"):
+        cd.Prediction.cat([prediction, cd.MultilabelPrediction(prediction.samples)])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"shapes \(8, 5, 3\), \(7, 5, 3\): only the number of inputs"):
+        cd.Prediction.cat([prediction, cd.Prediction(prediction.samples[1:])])
+    with pytest.raises(ValueError, match="different tests"):
+        cd.Prediction.cat([prediction, cd.Prediction(prediction.samples, cd.significance.wilcoxon)])
+    with pytest.raises(ValueError, match=r"shapes \(8, 5, 3\), \(8, 5, 2\)"):
+        cd.RegressionPrediction.cat([cd.RegressionPrediction(logits()), cd.RegressionPrediction(logits()[..., :2])])
+
+
+def near_ties(case: int) -> Tensor:
+    """Samples (K, B, C) whose leading means are equal, or differ by less than their own rounding."""
+    generator = torch.Generator().manual_seed(case)
+    samples, classes = (int(torch.randint(low, 24, (), generator=generator)) for low in (1, 2))
+    x = torch.rand(samples, 200, classes, generator=generator)
+    for column in range(1, classes, 2):  # the neighbour's numbers in another order: equal means but for rounding
+        x[..., column] = x[torch.randperm(samples, generator=generator), :, column - 1]
+    if case % 3 == 0:
+        x = (x * 4).round() / 4  # exact ties
+    if case % 3 == 1:
+        x = torch.nextafter(x, torch.randint(2, x.shape, generator=generator).float())
+    x = x / classes
+    return x.half() if case % 4 == 3 else x
+
+
+@pytest.mark.parametrize("kind", [cd.Prediction, cd.MultilabelPrediction])
+def test_label_confidence_and_p_value_are_of_the_same_classes(kind: Any) -> None:
+    """In ties and near ties, where means in float32, in another order, or by topk would name another class."""
+    moved = 0
+    for case in range(60):
+        samples = near_ties(case)
+        prediction, p_values = kind(samples), []
+        first, second = prediction.top_two.unbind(-1)
+        assert torch.equal(prediction.label, first)
+        pairs = [(samples[:, row, a], samples[:, row, b]) for row, (a, b) in enumerate(zip(first, second, strict=True))]
+        p_values = prediction.test(*(torch.stack(each, 1) for each in zip(*pairs, strict=True)))
+        assert torch.equal(prediction.p_value, p_values)
+        assert torch.equal(prediction.confidence, prediction.mean.amax(-1))
+        for row in range(20):  # the definition: exact means, of equal ones the lower index
+            means = [sum(map(Fraction, samples[:, row, c].double().tolist())) for c in range(samples.shape[-1])]
+            rounding = Fraction(len(samples), 2**50)
+            assert max(means) - means[first[row]] < rounding
+            assert sorted(means)[-2] - min(sorted(means)[-2], means[second[row]]) < rounding
+        moved += int((samples.mean(0).argmax(-1) != first).sum())
+        batches = kind.cat([kind(samples[:, :7]), kind(samples[:, 7:])])
+        assert torch.equal(batches.label, prediction.label)
+        assert torch.equal(batches.p_value, prediction.p_value)
+    assert moved > 100  # the cases are near enough
+
+
+def test_calibration_error_counts_the_same_label() -> None:
+    for case in range(0, 60, 4):
+        samples = near_ties(case)
+        label = cd.Prediction(samples).label
+        hits, misses = (
+            cd.metrics.expected_calibration_error(samples, each, bins=1) for each in (label, (label + 1) % 2)
+        )
+        confidence = cd.Prediction(samples).confidence.double().mean()
+        torch.testing.assert_close(hits, 1 - confidence, rtol=0, atol=1e-6)
+        assert misses < hits
+
+
+def test_predictions_do_not_change() -> None:
+    prediction = cd.Prediction(logits().softmax(-1))
+    with pytest.raises(AttributeError, match="cannot set samples: a Prediction does not change"):
+        prediction.samples = logits()
+    for each in (copy.deepcopy(prediction), pickle.loads(pickle.dumps(cd.Prediction.from_logits(logits())))):
+        assert torch.equal(each.samples, prediction.samples)
+        assert torch.equal(each.p_value, prediction.p_value)
+
+
+@pytest.mark.parametrize("make", [cd.Prediction, cd.Prediction.from_logits])
+def test_what_is_no_tensor_of_samples(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"is a list: expected a tensor \(K, B, C\)"):
+        make([[[0.5, 0.5]]])
+    with pytest.raises(TypeError, match="is a ndarray: expected a tensor"):
+        make(np.full((2, 1, 2), 0.5))
+    with pytest.raises(ValueError, match="expected floating-point"):
+        make(torch.zeros(3, 2, 2, dtype=torch.long))
+    with pytest.raises(TypeError, match=r"test='wilcoxon': expected a function of cd.significance"):
+        make(torch.full((2, 1, 2), 0.5), "wilcoxon")
+
+
 def test_errors() -> None:
+    with pytest.raises(ValueError, match=r"samples range from -3 to 4: expected probabilities .* from_logits"):
+        cd.Prediction(torch.tensor([[[-3.0, 4.0]]]))
+    with pytest.raises(TypeError, match="samples is a list: expected a tensor"):
+        cd.RegressionPrediction([1.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"threshold is a significance level between 0 and 1, got '0.05'"):
+        cd.Prediction(logits().softmax(-1)).certain("0.05")  # type: ignore[arg-type]
+    for wrong in ("0.5", None):
+        with pytest.raises(TypeError, match="q is a probability between 0 and 1, or several, got"):
+            cd.RegressionPrediction(logits()).quantile(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"samples has shape \(2, 3\): expected \(K, B, C\)"):
         cd.Prediction(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"expected \(K, B, \.\.\.\)"):

@@ -16,7 +16,7 @@ from contextual_dropout.prediction import MultilabelPrediction, Prediction
 from contextual_dropout.randomness import ONE_AT_A_TIME, isolated, seed_from
 from contextual_dropout.regression import RegressionPrediction
 from contextual_dropout.significance import TwoSampleTest
-from contextual_dropout.tasks import TASKS, AnyPrediction, Task, interpret
+from contextual_dropout.tasks import AnyPrediction, Task, check_task, interpret
 
 __all__ = ["Model", "predict"]
 
@@ -93,8 +93,7 @@ def predict(
         raise ValueError(f"samples, the number of sampled passes, must be at least 1, got {samples}")
     if rows is not None and rows < 1:
         raise ValueError(f"rows, the examples times samples in one pass, must be at least 1, got {rows}")
-    if task not in TASKS:
-        raise ValueError(f"unknown task {task!r}: expected one of {', '.join(map(repr, TASKS))}")
+    check_task(task)
     seed = seed_from(seed, generator)
     with ONE_AT_A_TIME, torch.inference_mode(False), torch.no_grad():
         members = [Passes(member, inputs, keywords, picker(output)) for member in _members(model)]

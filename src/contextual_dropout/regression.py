@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor
 
-from contextual_dropout.prediction import data_frame
+from contextual_dropout.prediction import check_alike, data_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -39,11 +39,24 @@ class RegressionPrediction:
     samples: Tensor
 
     def __post_init__(self) -> None:
+        if not isinstance(self.samples, Tensor):
+            raise TypeError(f"samples is a {type(self.samples).__name__}: expected a tensor; see torch.as_tensor")
         if self.samples.ndim < 2 or not len(self.samples):
             raise ValueError(
                 f"samples has shape {tuple(self.samples.shape)}: expected (K, B, ...), the outputs for B inputs in "
                 "each of K >= 1 passes"
             )
+
+    @classmethod
+    def cat(cls, predictions: Sequence[RegressionPrediction]) -> RegressionPrediction:
+        """One prediction for the inputs of several, batch after batch, (K, B1 + B2 + ..., ...)."""
+        check_alike(cls, predictions)
+        return cls(torch.cat([each.samples for each in predictions], 1))
+
+    @property
+    def shape(self) -> torch.Size:
+        """(K, B, ...)."""
+        return self.samples.shape
 
     @cached_property
     def mean(self) -> Tensor:
@@ -68,7 +81,9 @@ class RegressionPrediction:
     def quantile(self, q: float | Sequence[float]) -> Tensor:
         """Quantiles over the samples, linear between them: (B, ...) for a number, (Q, B, ...) for several."""
         if not isinstance(q, int | float):
-            return torch.stack([self.quantile(one) for one in q])
+            if isinstance(q, str) or not hasattr(q, "__iter__"):  # type: ignore[unreachable]
+                raise TypeError(f"q is a probability between 0 and 1, or several, got {q!r}")
+            return torch.stack([self.quantile(float(one)) for one in q])
         if not 0 <= q <= 1:
             raise ValueError(f"q is a probability between 0 and 1, got {q}")
         position = q * (len(self.samples) - 1)

@@ -23,7 +23,16 @@ import scipy  # type: ignore[import-untyped, unused-ignore]  # whose parts load 
 import torch
 from torch import Tensor
 
-__all__ = ["TwoSampleTest", "independent_t", "paired_t", "rank_sum", "top_two_p_value", "wilcoxon"]
+__all__ = [
+    "TwoSampleTest",
+    "independent_t",
+    "leading_classes",
+    "mean_probability",
+    "paired_t",
+    "rank_sum",
+    "top_two_p_value",
+    "wilcoxon",
+]
 
 Array = npt.NDArray[np.float64]
 
@@ -139,7 +148,7 @@ def rank_sum(a: Tensor, b: Tensor) -> Tensor:
 def top_two_p_value(samples: Tensor, test: TwoSampleTest = paired_t) -> Tensor:
     """How significantly the class of highest mean probability beats the second (Appendix D of the paper).
 
-    Among equal means the class of lower index goes first.
+    Which classes these are, :func:`leading_classes` says.
 
     Args:
         samples: (K, B, C) probabilities, C >= 2.
@@ -158,11 +167,43 @@ def top_two_p_value(samples: Tensor, test: TwoSampleTest = paired_t) -> Tensor:
             f"samples has shape {tuple(samples.shape)}: expected (K, B, C) with K >= 1 passes and C >= 2 classes; "
             "stack the passes along dim 0 and give a binary model two columns (1 - p, p)"
         )
-    mean = samples.detach().mean(0, dtype=torch.float64)  # (B, C)
+    return test(*samples.gather(-1, leading_classes(samples).expand(len(samples), -1, -1)).unbind(-1))
+
+
+def leading_classes(samples: Tensor) -> Tensor:
+    """The classes of the highest and of the second highest mean probability: the label of a prediction and its rival.
+
+    Means are compared in float64, in which two classes are seldom rounded to the same; among equal means the class of
+    lower index goes first.
+
+    Args:
+        samples: (K, B, C) probabilities.
+
+    Returns:
+        (B, 2); (B, 1) where there is one class only.
+
+    Example:
+        >>> leading_classes(torch.tensor([[[0.3, 0.1, 0.3, 0.3], [0.1, 0.2, 0.3, 0.4]]]))
+        tensor([[0, 2],
+                [3, 2]])
+    """
+    mean = mean_probability(samples.detach())
     first = mean.argmax(-1, keepdim=True)
     second = mean.scatter(-1, first, -torch.inf).argmax(-1, keepdim=True)
-    a, b = (samples.gather(-1, index.expand(len(samples), -1, -1)).squeeze(-1) for index in (first, second))
-    return test(a, b)
+    return torch.cat([first, second], -1)[:, : mean.shape[-1]].to(samples.device)
+
+
+def mean_probability(samples: Tensor) -> Tensor:
+    """The mean over K passes in float64, (K, B, C) to (B, C).
+
+    Passes are added one after the other: the mean of an input does not depend on what it is batched with, and no copy
+    of all samples is made.
+    """
+    device = "cpu" if samples.device.type == "mps" else samples.device  # Apple's GPUs have no float64
+    total = torch.zeros(samples.shape[1:], dtype=torch.float64, device=device)
+    for sample in samples:
+        total += sample.to(device)
+    return total / len(samples)
 
 
 def _columns(a: Tensor, b: Tensor) -> tuple[Array, Array]:

@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,16 +97,16 @@ def predict_loader(
         >>> predict_loader(model, loader, samples=10, seed=0).samples.shape
         torch.Size([10, 50, 3])
     """
-    samples: list[Tensor] = []
-    prediction: AnyPrediction | None = None
+    predictions: list[AnyPrediction] = []
     seed = seed_from(seed, generator)
     batches = _fetched(loader, Stream().drawn)
     total = len(loader) if isinstance(loader, Sized) else None
     for _, prediction in predict_batches(model, _shown(batches, total), seed=seed, inputs=inputs, **options):
-        samples.append(prediction.samples.cpu())
-    if prediction is None:
+        predictions.append(prediction.to("cpu"))
+    if not predictions:
         raise ValueError("the loader gave no batch: there is nothing to predict")
-    return replace(prediction, samples=torch.cat(samples, 1))
+    kind: Any = type(predictions[0])
+    return kind.cat(predictions)
 
 
 def _fetched(loader: Iterable[Any], apart: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:

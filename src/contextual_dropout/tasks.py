@@ -12,7 +12,7 @@ from contextual_dropout.prediction import MultilabelPrediction, Prediction
 from contextual_dropout.regression import RegressionPrediction
 from contextual_dropout.significance import TwoSampleTest
 
-__all__ = ["TASKS", "AnyPrediction", "Task", "interpret"]
+__all__ = ["TASKS", "AnyPrediction", "Task", "check_task", "interpret"]
 
 Task = Literal["multiclass", "multilabel", "binary", "regression"]
 AnyPrediction = Prediction | MultilabelPrediction | RegressionPrediction
@@ -27,24 +27,38 @@ def interpret(outputs: Tensor, task: Task, test: TwoSampleTest | None) -> AnyPre
         >>> interpret(torch.zeros(5, 2), "binary", None).samples.shape
         torch.Size([5, 2, 2])
     """
-    if task not in TASKS:
-        raise ValueError(f"unknown task {task!r}: expected one of {', '.join(map(repr, TASKS))}")
+    check_task(task)
     options: dict[str, Any] = {} if test is None else {"test": test}
     if not outputs.is_floating_point():
         raise ValueError(f"the model's output is {outputs.dtype}: expected floating-point logits, not labels")
     return TASKS[task](outputs.to(torch.promote_types(outputs.dtype, torch.float32)), options)
 
 
+def check_task(task: Any) -> None:
+    """Raise unless it is one of :data:`TASKS`.
+
+    Example:
+        >>> check_task({"multiclass"})
+        Traceback (most recent call last):
+        ...
+        TypeError: unknown task {'multiclass'}: expected one of 'multiclass', 'multilabel', 'binary', 'regression'
+    """
+    if isinstance(task, str) and task in TASKS:
+        return
+    kind = ValueError if isinstance(task, str) else TypeError
+    raise kind(f"unknown task {task!r}: expected one of {', '.join(map(repr, TASKS))}")
+
+
 def _multiclass(logits: Tensor, options: dict[str, Any]) -> Prediction:
     _check_classes(logits, "multiclass")
     if logits.shape[-1] == 1:
         raise ValueError("a single logit per input is no choice of classes: give task='binary' or 'regression'")
-    return Prediction(logits.softmax(-1), **options)
+    return Prediction.from_logits(logits, **options)
 
 
 def _multilabel(logits: Tensor, options: dict[str, Any]) -> MultilabelPrediction:
     _check_classes(logits, "multilabel")
-    return MultilabelPrediction(logits.sigmoid(), **options)
+    return MultilabelPrediction.from_logits(logits, **options)
 
 
 def _binary(logits: Tensor, options: dict[str, Any]) -> Prediction:
@@ -56,7 +70,7 @@ def _binary(logits: Tensor, options: dict[str, Any]) -> Prediction:
             f"task='binary' needs one logit per input, (B,) or (B, 1), got {_shape(logits)}: two logits per input are "
             "task='multiclass'"
         )
-    return Prediction(torch.stack((-logits, logits), -1).sigmoid(), **options)
+    return Prediction.from_logits(torch.stack((torch.zeros_like(logits), logits), -1), **options)
 
 
 def _regression(outputs: Tensor, options: dict[str, Any]) -> RegressionPrediction:
@@ -66,10 +80,18 @@ def _regression(outputs: Tensor, options: dict[str, Any]) -> RegressionPredictio
 
 
 def _check_classes(logits: Tensor, task: str) -> None:
+    if logits.ndim == 2:
+        raise ValueError(
+            f"task={task!r} needs logits (B, C), got {_shape(logits)}, one number for each input: give task='binary' "
+            "or 'regression'"
+        )
     if logits.ndim != 3:
         raise ValueError(
-            f"task={task!r} needs logits (B, C), got {_shape(logits)}: reshape them with output=, for example to "
-            "(B * T, C) with lambda out: out.logits.flatten(0, 1), or give task='regression' to get raw outputs"
+            f"task={task!r} needs logits (B, C), got {_shape(logits)}. Where each position has classes of its own, "
+            "give output= a function that makes each position an input: if the classes are the last axis, (B, T, C), "
+            "output=lambda out: out.flatten(0, -2); if they are the second, (B, C, T) or (B, C, H, W), "
+            "output=lambda out: out.movedim(1, -1).flatten(0, -2); with out.logits for out where the model returns an "
+            "object that has logits. task='regression' gives the raw outputs"
         )
 
 

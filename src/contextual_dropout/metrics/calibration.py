@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from contextual_dropout.metrics.inputs import check_labels, check_probabilities
+from contextual_dropout.significance import mean_probability
 
 __all__ = ["expected_calibration_error"]
 
@@ -34,7 +35,7 @@ def expected_calibration_error(samples: Tensor, labels: Tensor, bins: int = 15) 
     if bins < 1:
         raise ValueError(f"there must be at least one bin, got {bins}")
     check_probabilities(samples)
-    mean = samples.mean(0, dtype=torch.float64)  # (B, C)
+    mean = mean_probability(samples)  # (B, C)
     check_labels(labels, *mean.shape)
     confidence, label = mean.max(1)
     confidence = confidence.float()

@@ -15,6 +15,7 @@ from contextual_dropout.context import keep_probabilities
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.prediction import Prediction
 from contextual_dropout.randomness import isolated
+from contextual_dropout.significance import mean_probability
 
 __all__ = ["Answer", "Box", "Kept", "boxes", "histogram", "kept"]
 
@@ -95,7 +96,8 @@ def boxes(prediction: Prediction, classes: tuple[str, ...]) -> list[Box]:
         >>> [(box.name, round(box.median, 2)) for box in boxes(Prediction(samples), ("cat", "dog"))]
         [('cat', 0.8), ('dog', 0.2)]
     """
-    shown = prediction.mean[0].topk(min(MOST_CLASSES, len(classes))).indices.sort().values
+    order = mean_probability(prediction.samples)[0].argsort(stable=True, descending=True)  # the label goes first
+    shown = order[:MOST_CLASSES].sort().values
     samples = prediction.samples[:, 0, shown].double()  # (K, shown)
     quantiles = samples.quantile(torch.linspace(0, 1, 5, dtype=torch.float64), 0).T.tolist()
     means = samples.mean(0).tolist()

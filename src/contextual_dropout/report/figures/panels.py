@@ -78,7 +78,7 @@ def shown_classes(mean: Tensor, truth: int) -> list[int]:
     """
     if len(mean) <= MANY:
         return list(range(len(mean)))
-    likely: list[int] = mean.argsort(descending=True)[:SHOWN].tolist()
+    likely: list[int] = mean.argsort(stable=True, descending=True)[:SHOWN].tolist()
     return likely if truth in likely else [*likely[:-1], truth]
 
 
