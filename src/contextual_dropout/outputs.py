@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["Output", "find_logits", "picker"]
+__all__ = ["Output", "find_logits", "picker", "summary"]
 
 #: A key or an index into what the model returns, or a function of it; None finds the logits by itself.
 Output = Hashable | Callable[[Any], Tensor] | None
@@ -46,7 +46,7 @@ def find_logits(returned: Any) -> Tensor:
     elif isinstance(getattr(returned, "logits", None), Tensor):
         return returned.logits  # type: ignore[no-any-return]
     raise TypeError(
-        f"cannot tell which part of the model's output are the logits: it returned {_summary(returned)}; pick them "
+        f"cannot tell which part of the model's output are the logits: it returned {summary(returned)}; pick them "
         "with output= a key, an index, or a function of the output"
     )
 
@@ -55,16 +55,16 @@ def _entry(returned: Any, output: Any) -> Any:
     try:
         return returned[output]
     except (KeyError, IndexError, TypeError):
-        raise TypeError(f"output={output!r} is not in the model's output: it returned {_summary(returned)}") from None
+        raise TypeError(f"output={output!r} is not in the model's output: it returned {summary(returned)}") from None
 
 
 def _checked(picked: Any, returned: Any, how: str) -> Tensor:
     if isinstance(picked, Tensor):
         return picked
-    raise TypeError(f"{how} {_summary(picked)} instead of a tensor; the model returned {_summary(returned)}")
+    raise TypeError(f"{how} {summary(picked)} instead of a tensor; the model returned {summary(returned)}")
 
 
-def _summary(value: Any) -> str:
+def summary(value: Any) -> str:
     """Names, types and shapes, two levels deep."""
     if isinstance(value, Mapping):
         return f"{type(value).__name__} with " + (", ".join(f"{k!r}: {_kind(v)}" for k, v in value.items()) or "no key")

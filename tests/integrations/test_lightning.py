@@ -192,6 +192,141 @@ def test_dictionaries_as_batches() -> None:
     assert trainer(lightning).predict(module, batches)[0].samples.shape == (3, 4, 3)
 
 
+class Dense(ELBOMixin, lightning.LightningModule):
+    """A small network of any output; what it was given and gave is kept."""
+
+    def __init__(self, layers: nn.Module, **options: Any) -> None:
+        super().__init__(**({"samples": 4} | options))
+        self.layers = layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)  # type: ignore[no-any-return]
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.found = self.evaluation_step(batch, "val")
+
+
+def images(classes: int = 3) -> nn.Module:
+    """(B, 2, H, W) to (B, C, H, W)."""
+    return nn.Sequential(nn.Conv2d(2, 8, 1), cd.ContextualDropout(8, dim=1), nn.Conv2d(8, classes, 1))
+
+
+def tokens() -> nn.Module:
+    """(B, T, 4) to (B, T, 3)."""
+    return nn.Sequential(nn.Linear(4, 8), cd.ContextualDropout(8), nn.Linear(8, 3))
+
+
+def batches(x: Tensor, y: Tensor) -> DataLoader[Any]:
+    return DataLoader(TensorDataset(x, y), batch_size=4)
+
+
+def fit(module: Any, loader: Any) -> None:
+    trainer(lightning).fit(module, loader, loader)
+
+
+@pytest.mark.parametrize("kind", ["images", "tokens"])
+def test_labels_of_positions(kind: str) -> None:
+    """Log-likelihoods are sums over an example's positions, measures are over all positions that have a label."""
+    torch.manual_seed(0)
+    layers, x, axis = (
+        (images(), torch.randn(8, 2, 5, 6), 1) if kind == "images" else (tokens(), torch.randn(8, 7, 4), -1)
+    )
+    labels = torch.randint(3, x.movedim(axis, -1).shape[:-1])
+    labels[:, 1] = -100
+    module, runner = Dense(layers), trainer(lightning)
+    runner.fit(module, batches(x, labels), DataLoader(TensorDataset(x, labels), batch_size=8))
+    found, counted = module.found, labels != -100
+    assert found.positions == tuple(labels.shape)
+    logged = {name: value.item() for name, value in runner.callback_metrics.items()}
+
+    samples = found.prediction.samples.reshape(4, *labels.shape, 3)
+    of_label = samples.gather(-1, labels.clamp_min(0).expand(4, *labels.shape).unsqueeze(-1)).squeeze(-1)
+    by_example = (of_label.double().log() * counted).flatten(2).sum(2)  # (K, B)
+    score = by_example.logsumexp(0) - torch.tensor(4.0).log()
+    assert logged["val_loss"] == pytest.approx(-score.mean().item(), rel=1e-5)
+    right = samples.mean(0).argmax(-1) == labels
+    assert logged["val_accuracy"] == pytest.approx(right[counted].double().mean().item())
+    certain = found.prediction.p_value.reshape(labels.shape) < 0.05
+    assert logged["val_certain"] == pytest.approx(certain[counted].double().mean().item())
+
+    (predicted,) = trainer(lightning).predict(module, DataLoader(TensorDataset(x, labels), batch_size=8))
+    assert predicted.samples.shape == (4, labels.numel(), 3)
+    mean = predicted.mean.reshape(*labels.shape, 3)
+    with torch.no_grad():
+        point = module.eval()(x).movedim(axis, -1).softmax(-1)  # positions are in the same order
+    assert (mean - point).abs().mean() < 0.5 * (mean - point.flip(0)).abs().mean()
+
+
+def test_sizes_that_tell_nothing() -> None:
+    """Three tokens, three classes: refused, unless the axis is given or an earlier batch told."""
+    equal, y = torch.randn(4, 3, 4), torch.randint(3, (4, 3))
+    with pytest.raises(ValueError, match="give class_dim=1 or class_dim=-1"):
+        fit(Dense(tokens()), batches(equal, y))
+    fit(Dense(tokens(), class_dim=-1), batches(equal, y))
+    told = Dense(tokens())
+    fit(told, batches(torch.randn(4, 5, 4), torch.randint(3, (4, 5))))
+    fit(told, batches(equal, y))
+    with pytest.raises(ValueError, match="Give Dense class_dim=1"):
+        trainer(lightning).predict(Dense(tokens()), batches(equal, y))
+
+
+def test_regression_needs_a_log_likelihood_of_its_own() -> None:
+    class Regression(Dense):
+        def log_likelihood(self, outputs: Any, batch: Any) -> Tensor:
+            return -0.5 * (outputs - batch[1]).square().flatten(1).sum(1)  # type: ignore[no-any-return]
+
+    x, y = torch.randn(8, 4), torch.randn(8, 3)
+    with pytest.raises(NotImplementedError, match="override log_likelihood"):
+        fit(Dense(tokens(), task="regression"), batches(x, y))
+    module, runner = Regression(tokens(), task="regression"), trainer(lightning)
+    runner.fit(module, batches(x, y), DataLoader(TensorDataset(x, y), batch_size=8))
+    scores = -0.5 * (module.found.prediction.samples - y).square().sum(-1)  # (K, B)
+    expected = -(scores.logsumexp(0) - torch.tensor(4.0).log()).mean().item()
+    assert runner.callback_metrics["val_loss"].item() == pytest.approx(expected, rel=1e-5)
+    assert "val_accuracy" not in runner.callback_metrics
+    assert isinstance(trainer(lightning).predict(module, batches(x, y))[0], cd.RegressionPrediction)
+
+
+def test_yes_or_no() -> None:
+    """One logit for each pixel, with or without an axis of its own."""
+    x, y = torch.randn(8, 2, 5, 6), torch.randint(2, (8, 5, 6))
+    for labels in (y, y.unsqueeze(1).float()):
+        module, runner = Dense(images(1), task="binary"), trainer(lightning)
+        runner.fit(module, batches(x, labels), DataLoader(TensorDataset(x, labels), batch_size=8))
+        right = module.found.prediction.label == y.flatten()
+        assert runner.callback_metrics["val_accuracy"].item() == pytest.approx(right.double().mean().item())
+        assert trainer(lightning).predict(module, batches(x, labels))[0].samples.shape == (4, 4 * 30, 2)
+
+
+def test_several_labels() -> None:
+    x, y = torch.randn(8, 4), torch.randint(2, (8, 3))
+    module, runner = Dense(tokens(), task="multilabel"), trainer(lightning)
+    runner.fit(module, batches(x, y), DataLoader(TensorDataset(x, y), batch_size=8))
+    log_p = torch.distributions.Bernoulli(module.found.prediction.samples).log_prob(y.float()).sum(-1)
+    expected = -(log_p.logsumexp(0) - torch.tensor(4.0).log()).mean().item()
+    assert runner.callback_metrics["val_loss"].item() == pytest.approx(expected, rel=1e-4)
+    dense = Dense(images(), task="multilabel")
+    x, y = torch.randn(4, 2, 5, 6), torch.randint(2, (4, 3, 5, 6))
+    with pytest.raises(ValueError, match="which axis has the classes"):
+        trainer(lightning).validate(dense, batches(x, y))
+    given = Dense(images(), task="multilabel", class_dim=1)
+    trainer(lightning).validate(given, batches(x, y))
+    assert given.found.logits.shape == (4, 5, 6, 3)
+
+
+def test_batches_and_labels_that_it_cannot_read() -> None:
+    x = torch.randn(8, 2, 5, 6)
+    with pytest.raises(
+        TypeError, match=r"a batch is tensor \(4, 2, 5, 6\): expected \(x, labels\).* override batch_labels"
+    ):
+        fit(Dense(images()), DataLoader(x, batch_size=4))  # type: ignore[arg-type]
+    small = torch.randint(3, (8, 3, 3))
+    with pytest.raises(ValueError, match=r"need labels .*, got \(4, 3, 3\); give a log_likelihood of your own"):
+        fit(Dense(images()), batches(x, small))
+    with pytest.raises(TypeError, match="unknown task"):
+        Dense(images(), task={"multiclass"})
+
+
 def test_without_lightning(monkeypatch: pytest.MonkeyPatch) -> None:
     class Alone(ELBOMixin, nn.Module):  # type: ignore[misc]
         pass

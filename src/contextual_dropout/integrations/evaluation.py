@@ -26,8 +26,8 @@ class Evaluated:
     """Predictions for a batch.
 
     Attributes:
-        prediction: of R positions: the B examples, or their B T tokens where each has a distribution of its own.
-        positions: (B,) or (B, T).
+        prediction: of R positions: the B examples, or all positions of them where each has a distribution of its own.
+        positions: (B,), or (B, T), (B, H, W): R is their product.
         log_likelihood: of the labels under the predictive distribution, log mean_k p(y | x, z_k), (B,); None without
             labels.
     """
@@ -38,21 +38,46 @@ class Evaluated:
 
     @property
     def logits(self) -> Tensor:
-        """Whose softmax (or sigmoid) is the predictive mean, (B, C) or (B, T, C); of a regression the mean itself."""
-        mean = self.prediction.mean
-        smallest = torch.finfo(mean.dtype).tiny  # of which the logarithm is finite
-        if isinstance(self.prediction, MultilabelPrediction):
-            mean = mean.logit(smallest)
-        elif not isinstance(self.prediction, RegressionPrediction):
-            mean = mean.clamp_min(smallest).log()
-        return mean.reshape(*self.positions, *mean.shape[1:])
+        """Whose softmax (or sigmoid) is the predictive mean, (B, C) or (B, ..., C); of a regression the mean itself."""
+        prediction = self.prediction
+        if isinstance(prediction, RegressionPrediction):
+            return self._by_position(prediction.mean)
+        values = _log_mean(prediction.log_probabilities)
+        if isinstance(prediction, MultilabelPrediction):
+            values = values - _log_mean(prediction.log_complements)
+        else:
+            values = _led_by(prediction.label, values)
+        return self._by_position(values)
+
+    @property
+    def label(self) -> Tensor:
+        """Classes, (B,) or (B, ...)."""
+        assert not isinstance(self.prediction, RegressionPrediction)
+        return self._by_position(self.prediction.label)
 
     @property
     def uncertainty(self) -> Tensor:
-        """p-values (B,) or (B, T); of a regression the standard deviations over masks."""
+        """p-values (B,) or (B, ...); of a regression the standard deviations over masks."""
         prediction = self.prediction
         values = prediction.std if isinstance(prediction, RegressionPrediction) else prediction.p_value
+        return self._by_position(values)
+
+    def _by_position(self, values: Tensor) -> Tensor:
         return values.reshape(*self.positions, *values.shape[1:])
+
+
+def _log_mean(values: Tensor) -> Tensor:
+    """log mean_k exp(values), (K, R, C) to (R, C); finite, as not every reader of logits knows infinity."""
+    return (values.logsumexp(0) - math.log(len(values))).clamp_min(torch.finfo(values.dtype).min / 2)
+
+
+def _led_by(label: Tensor, logits: Tensor) -> Tensor:
+    """The logits (R, C), where the label is the first of the highest also if rounding made them equal."""
+    most = logits.amax(-1, keepdim=True)
+    first = logits.argmax(-1, keepdim=True) == label[:, None]
+    return logits.scatter(
+        -1, label[:, None], torch.where(first, most, torch.nextafter(most, most.new_tensor(math.inf)))
+    )
 
 
 def evaluate(
@@ -63,6 +88,7 @@ def evaluate(
     samples: int,
     task: Task = "multiclass",
     generator: torch.Generator | None = None,
+    arrange: Callable[[Tensor], Tensor] | None = None,
 ) -> Evaluated:
     """Predict for a batch and score its labels, in the same K passes.
 
@@ -73,6 +99,7 @@ def evaluate(
         samples: K.
         task: what the logits mean.
         generator: on the CPU; advances.
+        arrange: brings logits to (B, C) or (B, ..., C), one of yes to (B, ..., 1); by default they are such already.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
@@ -86,18 +113,30 @@ def evaluate(
         """Logits and log-likelihood side by side, (B, 1 + ...): a pass has one output."""
         nonlocal shape
         logits = find_logits(outputs)
+        if arrange is not None:
+            logits = arrange(logits)
         shape = logits.shape
-        score = logits.new_zeros(len(logits)) if log_likelihood is None else log_likelihood(outputs)
+        score = logits.new_zeros(len(logits)) if log_likelihood is None else _checked(log_likelihood(outputs), logits)
         return torch.cat([score.unsqueeze(1), logits.reshape(len(logits), -1)], 1)
 
     positional, keywords = arguments(inputs)
     options: dict[str, Any] = {"samples": samples, "output": both, "generator": generator}
     raw = predict(model, *positional, task="regression", **options, **keywords).samples
     scores, logits = raw[..., 0], raw[..., 1:].reshape(len(raw), *shape)
-    positions = shape[:-1] if task in ("multiclass", "multilabel") else shape[:1]
+    positions = shape[:1] if task == "regression" else shape[: max(1, len(shape) - 1)]
     prediction = interpret(logits.flatten(1, len(positions)), task, None)
     predictive = None if log_likelihood is None else scores.logsumexp(0) - math.log(len(scores))
     return Evaluated(prediction, tuple(positions), predictive)
+
+
+def _checked(scores: Tensor, logits: Tensor) -> Tensor:
+    if not isinstance(scores, Tensor) or scores.shape != logits.shape[:1]:
+        got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else repr(scores)
+        raise ValueError(
+            f"log_likelihood must return one number for each of {len(logits)} examples, ({len(logits)},), got {got}: "
+            "sum over an example's positions, not over examples"
+        )
+    return scores
 
 
 def certainty(predicted: Tensor, p_value: Tensor, labels: Tensor, threshold: float = 0.05) -> dict[str, float]:

@@ -16,14 +16,19 @@ from torch import Tensor
 from contextual_dropout.conversion.parameters import parameter_groups
 from contextual_dropout.estimators import Estimator
 from contextual_dropout.integrations.evaluation import Evaluated, arguments, certainty, evaluate
-from contextual_dropout.integrations.likelihoods import class_log_likelihood
+from contextual_dropout.integrations.likelihoods import (
+    LOG_LIKELIHOODS,
+    class_axis,
+    class_log_likelihood,
+    logits_of_yes,
+)
 from contextual_dropout.integrations.monitoring import PerUpdate, keep_summary
 from contextual_dropout.objective import ELBO, Step
-from contextual_dropout.outputs import find_logits
+from contextual_dropout.outputs import find_logits, summary
 from contextual_dropout.predict import predict
 from contextual_dropout.schedules import Schedule
 from contextual_dropout.streaming import first
-from contextual_dropout.tasks import AnyPrediction, Task
+from contextual_dropout.tasks import AnyPrediction, Task, check_task
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule as _Base
@@ -41,10 +46,11 @@ class ELBOMixin(_Base):
     """Inherit from it and from a ``LightningModule``, in this order, and give ``forward``.
 
     Batches are ``(x, labels)``, or dictionaries with "labels" whose other entries are ``forward``'s keywords; for
-    others override :meth:`inputs` and :meth:`log_likelihood`. Gradients may be accumulated and clipped by the
-    ``Trainer``; for manual optimisation write a ``training_step`` of your own around :meth:`elbo_step`. The batches of
-    a logged step cost one more pass each, for the keep probabilities. Masks of evaluation and prediction follow
-    ``seed_everything``. Checkpoints hold the sites with everything else, and where the KL schedule stands.
+    others override :meth:`inputs`, :meth:`batch_labels` and :meth:`log_likelihood`. Where each position of an example
+    has a label, the log-likelihood is their sum and measures are over all positions. Gradients may be accumulated and
+    clipped by the ``Trainer``; for manual optimisation write a ``training_step`` of your own around :meth:`elbo_step`.
+    The batches of a logged step cost one more pass each, for the keep probabilities. Masks of evaluation and prediction
+    follow ``seed_everything``. Checkpoints hold the sites with everything else, and where the KL schedule stands.
 
     Args:
         args: for ``LightningModule``.
@@ -57,6 +63,8 @@ class ELBOMixin(_Base):
         eta: those for the priors.
         task: what the outputs mean, as for :func:`~contextual_dropout.predict`.
         samples: K of evaluation and prediction.
+        class_dim: where the classes are in logits with several positions: 1 in (B, C, T) and (B, C, H, W), -1 in
+            (B, T, C). By default found by the shape of the labels.
         kwargs: for ``LightningModule``.
 
     Raises:
@@ -76,13 +84,15 @@ class ELBOMixin(_Base):
         eta: dict[str, Any] | None = None,
         task: Task = "multiclass",
         samples: int = 20,
+        class_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         _require_lightning(type(self))
+        check_task(task)
         super().__init__(*args, **kwargs)
         self.schedule = PerUpdate(kl_weight)
         self.objective = ELBO(self, estimator, self.schedule, kl=kl)
-        self.learning_rate, self.task, self.samples = learning_rate, task, samples
+        self.learning_rate, self.task, self.samples, self._class_dim = learning_rate, task, samples, class_dim
         self._groups = {"theta": theta, "phi": phi, "eta": eta}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -97,9 +107,29 @@ class ELBOMixin(_Base):
             return {name: value for name, value in batch.items() if name != "labels"}
         return first(batch)
 
+    def batch_labels(self, batch: Any) -> Tensor:
+        """The labels of a batch: its entry "labels", or the second of a tuple."""
+        if isinstance(batch, Mapping) and "labels" in batch:
+            return batch["labels"]  # type: ignore[no-any-return]
+        if isinstance(batch, tuple | list) and len(batch) > 1:
+            return batch[1]  # type: ignore[no-any-return]
+        raise TypeError(
+            f"a batch is {summary(batch)}: expected (x, labels), or a dictionary with 'labels'; override "
+            "batch_labels(self, batch) and inputs(self, batch) for others"
+        )
+
     def log_likelihood(self, outputs: Any, batch: Any) -> Tensor:
-        """Of each example's labels, (B,), given what ``forward`` returned: here labels of classes."""
-        return class_log_likelihood(find_logits(outputs), _labels(batch))
+        """Of each example's labels, (B,), given what ``forward`` returned: here as ``task`` usually means it."""
+        if self.task not in LOG_LIKELIHOODS:
+            raise NotImplementedError(
+                f"task={self.task!r} has no usual log-likelihood: override log_likelihood(self, outputs, batch) to "
+                "return one number for each example, (B,); with noise of variance v for instance "
+                "-0.5 * ((outputs - batch[1]) ** 2 / v + math.log(2 * math.pi * v)).flatten(1).sum(1)"
+            )
+        logits, labels = find_logits(outputs), self.batch_labels(batch)
+        if self.task == "multiclass":
+            return class_log_likelihood(logits, labels, self._class_axis(logits, labels))
+        return LOG_LIKELIHOODS[self.task](logits, labels)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Theta, phi and eta with their options, for an optimizer."""
@@ -127,7 +157,7 @@ class ELBOMixin(_Base):
         """Sampled predictions for a batch, scored and logged: to be called in a ``validation_step`` or ``test_step``.
 
         Logs ``<prefix>_loss``, minus the predictive log-likelihood, and of classes ``<prefix>_accuracy``, ``_certain``
-        and ``_pavpu``: means over all batches, and over all devices.
+        and ``_pavpu``, over all positions that have a label: means over all batches, and over all devices.
         """
         found = evaluate(
             self,
@@ -136,21 +166,52 @@ class ELBOMixin(_Base):
             samples=self.samples,
             task=self.task,
             generator=torch.default_generator,
+            arrange=lambda logits: self._arranged(logits, batch),
         )
         assert found.log_likelihood is not None
         measures = {"loss": -found.log_likelihood.mean().item()}
-        if self.task == "multiclass":
-            measures |= certainty(found.logits.argmax(-1), found.uncertainty, _labels(batch))
+        if self.task in ("multiclass", "binary"):
+            labels = self.batch_labels(batch).reshape(found.positions)
+            measures |= certainty(found.label, found.uncertainty, labels)
         logged = {f"{prefix}_{name}": value for name, value in measures.items()}
         self.log_dict(logged, batch_size=len(found.log_likelihood), sync_dist=True)
         return found
 
     def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> AnyPrediction:
-        """A prediction with p-values."""
+        """A prediction with p-values; of B examples with T positions each, B T predictions."""
         positional, keywords = arguments(self.inputs(batch))
         options: dict[str, Any] = {"samples": self.samples, "task": self.task, "generator": torch.default_generator}
-        prediction: AnyPrediction = predict(self, *positional, **options, **keywords)
+        prediction: AnyPrediction = predict(self, *positional, **options, **keywords, output=self._by_position)
         return prediction
+
+    def _by_position(self, outputs: Any) -> Tensor:
+        """Logits (R, C) of R positions."""
+        logits = find_logits(outputs)
+        if self.task == "regression" or logits.ndim < 3:
+            return logits
+        return logits.flatten() if self.task == "binary" else self._arranged(logits, None).flatten(0, -2)
+
+    def _arranged(self, logits: Tensor, batch: Any) -> Tensor:
+        """Logits with the classes last, (B, ..., C); of yes, (B, ..., 1): as many positions as there are labels."""
+        if self.task == "binary":
+            return logits_of_yes(logits, self.batch_labels(batch)).unsqueeze(-1)
+        if self.task == "regression" or (logits.ndim < 3 and self.task == "multilabel"):
+            return logits
+        labels = self.batch_labels(batch) if self.task == "multiclass" and batch is not None else None
+        return logits.movedim(self._class_axis(logits, labels), -1)
+
+    def _class_axis(self, logits: Tensor, labels: Tensor | None) -> int:
+        """Where the classes are; what one batch has told holds for the next, whose sizes may happen to be equal."""
+        if labels is not None:
+            axis = class_axis(logits, labels, self._class_dim)
+            self._class_dim = axis if logits.ndim > 2 else self._class_dim
+            return axis
+        if self._class_dim is None:
+            raise ValueError(
+                f"the network gives logits of shape {tuple(logits.shape)}: which axis has the classes? Give "
+                f"{type(self).__name__} class_dim=1 for (B, C, ...) or class_dim=-1 for (B, ..., C)"
+            )
+        return self._class_dim
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         super().on_before_optimizer_step(optimizer)
@@ -164,11 +225,6 @@ class ELBOMixin(_Base):
         super().on_load_checkpoint(checkpoint)
         if STATE in checkpoint:
             self.objective.load_state_dict(checkpoint[STATE])
-
-
-def _labels(batch: Any) -> Tensor:
-    labels: Tensor = batch["labels"] if isinstance(batch, Mapping) else batch[1]
-    return labels
 
 
 def _require_lightning(kind: type) -> None:
