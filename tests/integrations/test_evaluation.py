@@ -35,7 +35,8 @@ def test_the_highest_logit_is_the_label() -> None:
         generator = torch.Generator().manual_seed(seed)
         half = torch.randn(4, 200, 1, generator=generator)
         ahead = torch.cat([half, -half])[torch.randperm(8, generator=generator)]  # as often as the rival is
-        found = evaluated(torch.cat([ahead, -ahead, torch.full_like(ahead, -9)], -1), "multiclass")
+        rival = torch.where(torch.rand(ahead.shape, generator=generator) < 0.5, -ahead, torch.nextafter(-ahead, ahead))
+        found = evaluated(torch.cat([ahead, rival, torch.full_like(ahead, -9)], -1), "multiclass")
         prediction = found.prediction
         assert isinstance(prediction, cd.Prediction)
         assert torch.equal(found.logits.argmax(-1), prediction.label)
