@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, overload
@@ -89,10 +90,8 @@ def predict(
         >>> prediction.samples.shape, prediction.p_value.shape
         (torch.Size([10, 5, 3]), torch.Size([5]))
     """
-    if samples < 1:
-        raise ValueError(f"samples, the number of sampled passes, must be at least 1, got {samples}")
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows, the examples times samples in one pass, must be at least 1, got {rows}")
+    samples = _count("samples, the number of sampled passes,", samples)
+    rows = None if rows is None else _count("rows, the examples times samples in one pass,", rows)
     check_task(task)
     seed = seed_from(seed, generator)
     with ONE_AT_A_TIME, torch.inference_mode(False), torch.no_grad():
@@ -106,6 +105,17 @@ def predict(
             raise ValueError(_NOTHING_RANDOM)
         most = max(len(output) for output in outputs)
         return interpret(torch.cat([output.expand(most, *output.shape[1:]) for output in outputs]), task, test)
+
+
+def _count(name: str, value: Any) -> int:
+    """A whole number of at least one: also numpy's, or a tensor of one."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count}")
+    return count
 
 
 def _sampled(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import secrets
 import threading
@@ -39,10 +40,14 @@ def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
     if seed is not None and generator is not None:
         raise ValueError("give seed or generator, not both: a generator already says which numbers are drawn")
     if generator is not None:
+        if not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator must be a torch.Generator, got {generator!r}; a number is a seed")
         if generator.device.type != "cpu":
             raise ValueError(f"generator must live on the CPU (it only seeds the passes), got {generator.device}")
         return int(torch.randint(2**63 - 1, (), generator=generator))
-    return secrets.randbits(63) if seed is None else seed
+    if seed is not None and not hasattr(seed, "__index__"):
+        raise TypeError(f"seed must be a whole number, got {seed!r}")
+    return secrets.randbits(63) if seed is None else operator.index(seed)
 
 
 def rng_reader(devices: Iterable[torch.device]) -> Reader:

@@ -82,8 +82,8 @@ def _regression(outputs: Tensor, options: dict[str, Any]) -> RegressionPredictio
 def _check_classes(logits: Tensor, task: str) -> None:
     if logits.ndim == 2:
         raise ValueError(
-            f"task={task!r} needs logits (B, C), got {_shape(logits)}, one number for each input: give task='binary' "
-            "or 'regression'"
+            f"task={task!r} needs logits (B, C), got {_shape(logits)}: if that is one number for each input, give "
+            "task='binary' or 'regression'; if it is one input's logits, give the input a batch axis"
         )
     if logits.ndim != 3:
         raise ValueError(

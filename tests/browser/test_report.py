@@ -113,6 +113,53 @@ def test_names_that_are_markup_are_text(report: Page) -> None:
     assert report.locator("b script, .cards b, legend b").count() == 0
 
 
+#: What is drawn at the moment at which a browser has the page ready for paper.
+ON_PAPER = """() => { addEventListener("beforeprint", () => {
+  const figures = Array.from(document.querySelectorAll("figure"));
+  window.onPaper = figures.map((figure) => ({
+    drawn: figure.querySelectorAll(".main-svg .trace, .main-svg .point, .main-svg .box, .main-svg .bars").length,
+    width: figure.getBoundingClientRect().width,
+    cut: (figure.querySelector(".main-svg")?.getBoundingClientRect().right ?? Infinity)
+      - figure.getBoundingClientRect().right,
+    ink: getComputedStyle(figure).color,
+  }));
+}); }"""
+#: The width of A4 and of Letter without the margins of browsers, in pixels.
+PAPER = 718 - 40
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("moment", ["at once", "later"])
+def test_printing_draws_figures_that_nobody_scrolled_to(page: Page, address: str, moment: str) -> None:
+    page.goto(address)
+    figures = page.locator("figure")
+    if moment == "later":
+        page.wait_for_function("() => window.Plotly")
+    assert page.locator("figure:has(.main-svg)").count() < figures.count()
+    before = page.locator("main").bounding_box()
+    page.evaluate(ON_PAPER)
+    pages = page.pdf(format="A4", margin=dict.fromkeys(("left", "right", "top", "bottom"), "1cm"))
+    found = page.evaluate("() => window.onPaper")
+    assert len(found) == figures.count() == 2 * len(TITLES) - 1
+    for each in found:
+        assert each["drawn"] > 0
+        assert each["width"] <= PAPER
+        assert each["cut"] <= 0
+        assert each["ink"] == "rgb(27, 32, 38)"  # dark on white, whatever is on the screen
+    assert len(re.findall(rb"/Type\s*/Page\b", pages)) > len(TITLES) / 2
+
+    after = page.locator("main").bounding_box()  # on the screen all is as it was
+    assert before is not None
+    assert after is not None
+    assert after["width"] == before["width"]
+    assert not too_wide(page)
+    for figure in drawn(page):
+        box, canvas = figure.bounding_box(), figure.locator(".main-svg").first.bounding_box()
+        assert box is not None
+        assert canvas is not None
+        assert box["width"] * 0.85 < canvas["width"] < box["width"]
+
+
 @pytest.mark.parametrize("kind", ["Most uncertain", "Most certain", "Wrongly certain"])
 def test_kinds(report: Page, kind: str) -> None:
     choose(report, kind=kind, method="MC Gaussian")

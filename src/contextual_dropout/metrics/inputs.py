@@ -20,6 +20,10 @@ def check_probabilities(samples: Tensor) -> None:
         ...
         ValueError: samples range from 3 to 3: expected probabilities in [0, 1]; apply a softmax or sigmoid first
     """
+    if not isinstance(samples, Tensor):
+        raise TypeError(
+            f"samples is a {type(samples).__name__}: expected a tensor (K, B, C); of a prediction give its samples"
+        )
     if samples.ndim != 3 or 0 in (len(samples), samples.shape[-1]):
         raise ValueError(
             f"samples has shape {tuple(samples.shape)}: expected (K, B, C), K >= 1 passes over B examples with C >= 1 "
@@ -35,6 +39,8 @@ def check_probabilities(samples: Tensor) -> None:
 
 def check_labels(labels: Tensor, batch: int, classes: int) -> None:
     """Raise unless ``labels`` are (B,) class indices."""
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"labels is a {type(labels).__name__}: expected a tensor ({batch},) of class indices")
     if labels.shape != (batch,) or labels.is_floating_point():
         raise ValueError(
             f"labels has shape {tuple(labels.shape)} and dtype {labels.dtype}: expected ({batch},) class indices, "

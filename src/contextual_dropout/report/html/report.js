@@ -44,6 +44,12 @@ async function draw(figure) {
     figure.querySelector(".canvas").textContent = "The figure cannot be drawn: the browser did not load Plotly from this page.";
     return;
   }
+  plotNow(figure);
+}
+
+// With Plotly at hand; on paper in the size that the style gives it there.
+function plotNow(figure) {
+  const canvas = figure.querySelector(".canvas");
   const choice = figure.querySelector("select");
   const plot = coloured(values.figures[figure.id][choice ? Number(choice.value) : 0]);
   const boxes = figure.closest(".setting").querySelectorAll(".methods input:not(:checked)");
@@ -52,7 +58,8 @@ async function draw(figure) {
   // Where fingers scroll the page, a drag must not zoom.
   if (matchMedia("(pointer: coarse)").matches) plot.layout.dragmode = false;
   const options = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
-  Plotly.react(figure.querySelector(".canvas"), plot.data, plot.layout, options);
+  if (printing()) Object.assign(plot.layout, { width: canvas.clientWidth, height: canvas.clientHeight });
+  Plotly.react(canvas, plot.data, plot.layout, options);
   drawn.add(figure);
 }
 
@@ -109,6 +116,44 @@ try {
   const kept = localStorage.getItem("theme");
   if (kept === "light" || kept === "dark") chooseTheme(kept);
 } catch { /* as above */ }
+
+// ---- Printing: on paper nobody scrolls, and it is white. Figures that were never in sight are drawn just before.
+
+const page = document.documentElement;
+const printing = () => page.classList.contains("printing");
+
+// Printing does not wait for what is loaded beside the page: a script in the page runs at once.
+function loadPlotlyNow() {
+  const script = document.createElement("script");
+  script.textContent = document.getElementById("plotly").textContent;
+  document.head.append(script);
+  ready = Promise.resolve();
+}
+
+let themeOnScreen;
+
+addEventListener("beforeprint", () => {
+  if (printing()) return;
+  themeOnScreen = page.dataset.theme;
+  page.classList.add("printing");
+  page.dataset.theme = "light";
+  if (!window.Plotly) loadPlotlyNow();
+  document.querySelectorAll(".plot").forEach((figure) => {
+    sight.unobserve(figure);
+    plotNow(figure);
+  });
+});
+
+addEventListener("afterprint", () => {
+  if (!printing()) return;
+  page.classList.remove("printing");
+  if (themeOnScreen) page.dataset.theme = themeOnScreen;
+  else delete page.dataset.theme;
+  drawn.forEach((figure) => {
+    plotNow(figure);
+    Plotly.Plots.resize(figure.querySelector(".canvas"));
+  });
+});
 
 // ---- The gallery
 
