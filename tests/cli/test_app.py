@@ -107,6 +107,25 @@ def test_predict_reads_image_files(own: Path, tmp_path: Path) -> None:
     assert "cannot be decoded" in re.sub(r"[\s│]+", " ", result.output)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("all_fail", [True, False])
+def test_a_reproduction_that_fails_ends_with_what_failed(own: Path, tmp_path: Path, all_fail: bool) -> None:
+    """Not with the advice to run the experiment first; what was done has its page."""
+    broken = "objective: {kl_weight: -1}"
+    text = OWN.replace("epochs: 40", "epochs: 1").replace("objective: {kl_weight: 0.01}", broken)
+    if all_fail:
+        text = text.replace("  mc-bernoulli: {conversion: mc_dropout}\n", "")
+    own.write_text(text)
+    result = CliRunner().invoke(app, ["reproduce", str(own), *map(str, places(tmp_path))])
+    assert result.exit_code == 1
+    *_, what, cause = re.sub(r"\x1b\[[0-9;]*m", "", result.output).strip().splitlines()
+    assert what.startswith(f"2 of {2 if all_fail else 4} runs failed")
+    assert "kl_weight must be a finite number that is not negative, got -1" in cause
+    assert cause.endswith("(own/noisy/contextual-bernoulli/seed-0 and 1 more)")
+    assert "run the experiment first" not in result.output
+    assert (tmp_path / "RESULTS-own.md").exists() != all_fail
+
+
 @pytest.mark.parametrize(
     ("gpu", "arguments", "processes"), [(False, [], 6), (True, [], 1), (True, ["--processes", 3], 3)]
 )

@@ -72,3 +72,16 @@ def test_only_modules_of_the_same_thread_and_time_are_counted() -> None:
     with pytest.raises(ValueError, match="larger than its 1 tensors"), no_larger_than(small):
         nn.Linear(2000, 2000)
     nn.Linear(2000, 2000)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "model-00001-of-00002.safetensors"])
+def test_a_folder_of_transformers_is_told_from_a_run(tmp_path: Path, file: str) -> None:
+    """As ``save_pretrained`` writes it, whole or in parts."""
+    save_file({"weight": torch.zeros(2)}, tmp_path / file, {"format": "pt"})
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ExperimentError) as error:
+        load_network(tmp_path)
+    said = str(error.value)
+    assert ("lacks the metadata config, shape, classes" in said) == (file == "model.safetensors")
+    assert "expected the folder of a finished run (contextual-dropout run, or make demo)" in said
+    assert "of a Hugging Face model" in said

@@ -26,6 +26,7 @@ from contextual_dropout.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from contextual_dropout.experiments.config import RunConfig
     from contextual_dropout.experiments.results import Results
 
 __all__ = ["app"]
@@ -130,7 +131,7 @@ def reproduce(
     command goes on, and ends with the same numbers. On a GPU runs go one after the other; where there are several,
     start the command once for each, with its number in `CUDA_VISIBLE_DEVICES`: they share the runs.
     """
-    from contextual_dropout.cli.progress import Bars
+    from contextual_dropout.cli.progress import Bars, summary_of
     from contextual_dropout.experiments.config import load_experiment
     from contextual_dropout.experiments.curves import curve_records
     from contextual_dropout.experiments.ensembles import ensemble_records
@@ -148,15 +149,12 @@ def reproduce(
         else:
             executor = executor_for(cluster, work / "jobs", parse_assignments(job or []))
             failures = cluster_sweep(configs, results, executor, data_directory=data, watcher=bars)
-    curve_records(configs, results, data)
-    ensembles = ensemble_records(configs, results, data)
-    groups = len({(config.setting, config.method) for config in configs})
-    if len(ensembles) < groups:
-        missing = f"{groups - len(ensembles)} of {groups}"
-        console.print(f"ensembles: {missing} left out: no predictions in {work}, and no tracked networks (--networks)")
-    _write_page(results, configs[0].experiment, page)
+    if any(results.read(config) is not None for config in configs):
+        curve_records(configs, results, data)
+        _say_what_is_left_out(len(ensemble_records(configs, results, data)), configs, work)
+        _write_page(results, configs[0].experiment, page)
     if failures:
-        console.print(f"[red]{len(failures)} of {len(configs)} runs failed[/red]; the same command tries them again")
+        console.print(summary_of(failures, len(configs)), highlight=False, soft_wrap=True)
         raise typer.Exit(1)
 
 
@@ -308,6 +306,13 @@ def _at_a_time() -> int:
     import torch
 
     return 1 if torch.cuda.is_available() else os.cpu_count() or 1
+
+
+def _say_what_is_left_out(ensembles: int, configs: list[RunConfig], work: Path) -> None:
+    groups = len({(config.setting, config.method) for config in configs})
+    if ensembles < groups:
+        missing = f"{groups - ensembles} of {groups}"
+        console.print(f"ensembles: {missing} left out: no predictions in {work}, and no tracked networks (--networks)")
 
 
 def _write_page(results: Results, experiment: str, page: Path | None) -> None:

@@ -20,7 +20,7 @@ from rich.progress import (
 from contextual_dropout.experiments.config import RunConfig
 from contextual_dropout.experiments.sweep import Failure, Watcher
 
-__all__ = ["Bars", "one_line"]
+__all__ = ["Bars", "one_line", "summary_of"]
 
 
 class Bars(Watcher):
@@ -86,3 +86,25 @@ def one_line(config: RunConfig, record: dict[str, Any]) -> str:
         f"{config.name}: accuracy {figures['accuracy']:.2f}{certainty}  "
         f"log-likelihood {figures['log_likelihood']:.4f}  {record['cost']['train_cpu_seconds'] / 60:.1f} CPU minutes"
     )
+
+
+def summary_of(failures: list[Failure], runs: int) -> str:
+    """What failed and why, each cause once: of an error that nobody foresaw the last line of its traceback.
+
+    Example:
+        >>> config = RunConfig("mnist", "noisy", "concrete", 0)
+        >>> print(summary_of([Failure(config, "ValueError: too large")], 4))
+        [red]1 of 4 runs failed[/red]; the same command tries them again:
+          ValueError: too large (mnist/noisy/concrete/seed-0)
+    """
+    causes: dict[str, list[str]] = {}
+    for failure in failures:
+        causes.setdefault(failure.message.strip().splitlines()[-1], []).append(failure.config.name)
+    lines = [f"  {cause} ({names[0]}{_others(len(names) - 1)})" for cause, names in causes.items()]
+    return "\n".join(
+        [f"[red]{len(failures)} of {runs} runs failed[/red]; the same command tries them again:", *map(escape, lines)]
+    )
+
+
+def _others(count: int) -> str:
+    return f" and {count} more" if count else ""

@@ -24,6 +24,9 @@ __all__ = ["input_shape", "load_network", "save_network"]
 
 FILE = "model.safetensors"
 
+#: What stands beside the tensors of a run's network.
+_METADATA = ("config", "shape", "classes")
+
 #: Networks for inputs of more numbers are refused: 1 Mi, seven times an image of ImageNet.
 MAX_INPUT = 2**20
 #: A network is built of parts, some of which others replace: so many times its own parameters may be made.
@@ -69,10 +72,13 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
     """
     path = _file(directory)
     if not path.exists():
-        raise ExperimentError(f"there is no trained network {path}: finish the run first (contextual-dropout run)")
+        raise ExperimentError(f"there is no trained network {path}: {_wanted(path)}")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
+            missing = [key for key in _METADATA if key not in metadata]
+            if missing:
+                raise ValueError(f"it lacks the metadata {', '.join(missing)}: {_wanted(path)}")
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
         config, shape, classes = _described(metadata)
         with no_larger_than(state):
@@ -93,9 +99,17 @@ def _file(path: Path) -> Path:
     return path if path.suffix == ".safetensors" else path / FILE
 
 
+def _wanted(path: Path) -> str:
+    """What to give instead of a file that is missing, or not of a run."""
+    wanted = "expected the folder of a finished run (contextual-dropout run, or make demo)"
+    if (path.parent / "config.json").exists():
+        return f"{wanted}; this folder is of a Hugging Face model, which cd.predict takes in Python once it is loaded"
+    return wanted
+
+
 def _described(metadata: dict[str, str]) -> tuple[RunConfig, tuple[int, ...], tuple[str, ...]]:
     """What stands beside the tensors."""
-    config, shape, classes = (json.loads(metadata[key]) for key in ("config", "shape", "classes"))
+    config, shape, classes = (json.loads(metadata[key]) for key in _METADATA)
     if not isinstance(shape, list) or not all(type(side) is int and side > 0 for side in shape):
         raise ValueError(f"its inputs have the shape {shape}: expected a list of positive numbers")
     if math.prod(shape) > MAX_INPUT:
