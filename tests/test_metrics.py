@@ -27,6 +27,7 @@ from contextual_dropout.metrics import (
 )
 from contextual_dropout.metrics.calibration import expected_calibration_error
 from contextual_dropout.metrics.ood import out_of_distribution
+from contextual_dropout.regression import RegressionPrediction
 from contextual_dropout.significance import independent_t, paired_t, top_two_p_value
 
 Batch = tuple[Tensor, ...]
@@ -236,6 +237,15 @@ def test_double_softmax_of_a_perfect_classifier(classes: int) -> None:
 def test_log_likelihoods_refuse(log_likelihood: Any, samples: Tensor, labels: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         log_likelihood(samples, labels)
+
+
+def test_what_is_no_tensor_is_named() -> None:
+    samples, labels = torch.full((2, 3, 2), 0.5), torch.tensor([0, 1, 1])
+    for measure in (predictive_log_likelihood, double_softmax_log_likelihood, expected_calibration_error):
+        with pytest.raises(TypeError, match="samples is a RegressionPrediction: expected a tensor"):
+            measure(RegressionPrediction(samples), labels)
+        with pytest.raises(TypeError, match="labels is a list: expected a tensor"):
+            measure(samples, labels.tolist())
 
 
 def test_risk_coverage_by_hand() -> None:

@@ -271,3 +271,14 @@ def test_half_precision_models_have_single_precision_masks_and_kl(dtype: torch.d
     step.loss.backward()
     assert step.kl.dtype is torch.float32
     assert (step.kl.abs() < 1e-2).all()  # the posterior is the prior, up to the rounding of the encoder's bias
+
+
+def test_arguments_of_another_type_are_named() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), cd.ContextualDropout(3))
+    for weight in (None, "0.1", {"weight": 1}):
+        with pytest.raises(TypeError, match="kl_weight must be a number or a schedule"):
+            cd.ELBO(model, kl_weight=weight)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"unknown kl .*: expected one of 'closed-form'"):
+        cd.ELBO(model, kl={"sampled"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the closure must be a function without arguments, got a Tensor"):
+        cd.ELBO(model)(model(torch.randn(2, 4)).log_softmax(-1)[:, 0])

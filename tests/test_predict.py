@@ -6,6 +6,7 @@ import concurrent.futures
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -222,3 +223,31 @@ def test_members_of_an_ensemble_count_alike() -> None:
 def test_an_empty_batch_with_ordinary_dropout() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     assert cd.predict(model, torch.zeros(0, 4), samples=5).mean.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": "20"}, "samples, .* must be a whole number, got '20'"),
+        ({"samples": 20.0}, r"samples, .* must be a whole number, got 20\.0"),
+        ({"samples": None}, "samples, .* must be a whole number, got None"),
+        ({"rows": 12.5}, r"rows, .* must be a whole number, got 12\.5"),
+        ({"seed": "a"}, "seed must be a whole number, got 'a'"),
+        ({"seed": 1.5}, r"seed must be a whole number, got 1\.5"),
+        ({"generator": 3}, r"generator must be a torch\.Generator, got 3; a number is a seed"),
+        ({"test": "wilcoxon"}, r"test='wilcoxon': expected a function of cd\.significance"),
+    ],
+)
+def test_arguments_of_another_type_are_named(options: dict[str, Any], message: str) -> None:
+    model, (x, _) = build("mlp", "bernoulli"), batch()
+    with pytest.raises(TypeError, match=message):
+        cd.predict(model, x, **options)
+    with pytest.raises(TypeError, match=message):
+        cd.predict_loader(model, [x], **options)
+
+
+def test_counts_and_seeds_of_numpy_and_torch_are_numbers() -> None:
+    model, (x, _) = build("mlp", "bernoulli"), batch()
+    plain = cd.predict(model, x, samples=6, seed=3)
+    for three, six in ((np.int64(3), np.int64(6)), (torch.tensor(3), torch.tensor(6))):
+        assert torch.equal(cd.predict(model, x, samples=six, seed=three).samples, plain.samples)

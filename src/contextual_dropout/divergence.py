@@ -62,6 +62,6 @@ def _over_positions(costs: Tensor) -> Tensor:
 def by_name(name: str) -> Divergence:
     """The divergence called ``name``: ``"closed-form"`` or ``"sampled"``."""
     divergences: dict[str, Divergence] = {"closed-form": ClosedForm(), "sampled": LogRatio()}
-    if name not in divergences:
+    if not isinstance(name, str) or name not in divergences:
         raise ValueError(f"unknown kl {name!r}: expected one of {', '.join(map(repr, divergences))}")
     return divergences[name]

@@ -111,6 +111,11 @@ class ELBO:
                 fine. Terms of your own belong inside: what the model keeps on itself (``self.aux = ...``) may be that
                 of a pseudo pass afterwards, without autograd.
         """
+        if not callable(closure):
+            raise TypeError(
+                f"the closure must be a function without arguments, got a {type(closure).__name__}: estimators call "
+                "the model several times, so write objective(lambda: -F.cross_entropy(model(x), y, reduction='none'))"
+            )
         learning = torch.is_grad_enabled()
         if learning:
             exchange_buffers(self.model)

@@ -78,6 +78,8 @@ class LinearWarmup:
 
 
 def _checked(name: str, weight: float) -> float:
+    if not hasattr(weight, "__float__"):
+        raise TypeError(f"{name} must be a number or a schedule such as LinearWarmup, got {weight!r}")
     weight = float(weight)
     if not (math.isfinite(weight) and weight >= 0):
         raise ValueError(f"{name} must be a finite number that is not negative, got {weight}")
