@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -10,7 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from contextual_dropout import checks, divergence, estimators
-from contextual_dropout.credit import Rows
+        # Masks that carry no gradient: their credit is a reward, so it matters which rows that is the reward of.
+        scored = learning and any(not site.family.pathwise for site in sites)
+        compiled = part_with_sites(self.model)
+        if scored and self.estimator.reruns and compiled is not None:
+            refuse_reruns(compiled, self.estimator)
+        asks = scored and self.estimator.sampler is sample and self._rows == "independent" and self._calls == 0
+        asks = asks and compiled is None
+        reruns = asks or (scored and self.estimator.reruns)
+        with eagerly() if reruns else nullcontext():
+            return self._evaluate(closure, sites, self._recording(reruns), learning, asks)
+
+    def _recording(self, reruns: bool) -> Recording:
+        """A recording that keeps what the estimator will need."""
+        sweeps = getattr(self.estimator, "pathwise", None) is estimators.exact
 from contextual_dropout.distributed import exchange_buffers, is_sharded
 from contextual_dropout.schedules import Constant, Schedule
 from contextual_dropout.signals import inject
@@ -115,12 +129,36 @@ class ELBO:
         if learning:
             exchange_buffers(self.model)
         sites = {module for module in self.model.modules() if isinstance(module, ContextualDropout)}
+<<<<<<< HEAD
         # Masks that carry no gradient: their credit is a reward, so it matters which rows that is the reward of.
         scored = self.estimator.sampler is sample and any(not site.family.pathwise for site in sites)
         asks = scored and self._rows == "independent" and self._calls == 0
         reruns = learning and (asks or (self.estimator.reruns and any(not site.family.pathwise for site in sites)))
+=======
+        reruns = learning and self.estimator.reruns and any(not site.family.pathwise for site in sites)
+        if reruns:
+            refuse_reruns(self.model, sites, self.estimator)
+        with eagerly() if reruns else nullcontext():
+            return self._evaluate(closure, sites, self._recording(reruns), learning)
+
+    def _recording(self, reruns: bool) -> Recording:
+        """A recording that keeps what the estimator will need."""
+        sweeps = getattr(self.estimator, "pathwise", None) is estimators.exact
+>>>>>>> 088e136 (Checkpointed passes sample again as the recording did; recordings see the sites of compiled code)
         replay = reruns and self._replay and not is_sharded(self.model)
-        recording = Recording(self.model, self.estimator.sampler, Watch(reruns, replay))
+        watch = Watch(reruns, replay, repeatable=sweeps and part_with_sites(self.model) is not None)
+        recording = Recording(self.model, self.estimator.sampler, watch)
+        recording.mask_gate.open = not sweeps  # that sweep opens it; compiled code has it as it is now
+        return recording
+
+    def _evaluate(
+        self,
+        closure: Callable[[], Tensor],
+        sites: set[ContextualDropout],
+        recording: Recording,
+        learning: bool,
+        asks: bool,
+    ) -> Step:
         with recording:
             log_likelihood = closure()
         checks.closure_called_sites(sites, recording)
@@ -131,7 +169,7 @@ class ELBO:
         if learning:
             checks.sites_can_learn(recording)
         trial = Trial(closure, recording, log_likelihood, self._divergence, self.schedule.weight, self._rows)
-        if learning and asks and trial.score_draws and trial.acts_on_other_rows():
+        if asks and trial.score_draws and trial.acts_on_other_rows():
             checks.warn_of_coupled_rows()
         signals = self.estimator(trial) if learning else []
         kl = torch.stack(list(trial.true.costs)).sum(0)
@@ -140,7 +178,9 @@ class ELBO:
         self._look_after(recording)
         if learning:
             self.schedule.advance()
-        return Step(inject(loss, signals, len(kl)), log_likelihood.detach(), kl.detach(), trial.kl_weight)
+        loss = inject(loss, signals, len(kl))
+        recording.sampling.hold(loss)
+        return Step(loss, log_likelihood.detach(), kl.detach(), trial.kl_weight)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the KL schedule and the estimator stand."""
