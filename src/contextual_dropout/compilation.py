@@ -7,21 +7,25 @@ What it cannot do there is to look at every call, to run a part of a pass again,
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-__all__ = ["compiled_parts", "eagerly", "refuse_reruns", "uncompiled"]
+from contextual_dropout.site import ContextualDropout
+
+__all__ = ["eagerly", "part_with_sites", "refuse_reruns", "refuse_wrappers", "uncompiled"]
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def compiled_parts(model: nn.Module) -> dict[str, nn.Module]:
-    """The outermost and inner modules that ``torch.compile`` or ``nn.Module.compile`` was called on, by name."""
-    return {name: module for name, module in model.named_modules() if _is_compiled(module)}
+def part_with_sites(model: nn.Module) -> str | None:
+    """The name of a part with sites that ``torch.compile`` or ``nn.Module.compile`` was called on, if there is one."""
+    parts = [(name, part) for name, part in model.named_modules() if _is_compiled(part)]
+    with_sites = (name for name, part in parts if any(isinstance(m, ContextualDropout) for m in part.modules()))
+    return next(with_sites, None)
 
 
 def uncompiled(model: Model) -> Model:
@@ -40,19 +44,31 @@ def eagerly() -> Iterator[None]:
         yield
 
 
-def refuse_reruns(model: nn.Module, sites: Collection[nn.Module], estimator: object) -> None:
-    """Raise if a site is in a compiled part: another mask cannot be put into compiled code.
+def refuse_reruns(part: str, estimator: object) -> None:
+    """Raise, as a site is in a compiled part, where no other mask can be put.
 
     Raises:
-        ValueError: there is such a site.
+        ValueError: always.
     """
-    for name, part in compiled_parts(model).items():
-        if any(module in sites for module in part.modules()):
+    raise ValueError(
+        f"{part or 'the model'} is compiled (torch.compile), and {type(estimator).__name__} runs parts of the pass "
+        "again with other masks, for which it takes the uncompiled network: give that to ELBO and call it in the "
+        "closure (model._orig_mod is what torch.compile wrapped), and compile after training; or train compiled with "
+        "estimator='straight-through', or with Gaussian sites"
+    )
+
+
+def refuse_wrappers(model: nn.Module) -> None:
+    """Raise if ``torch.compile`` returned the model or a part of it: that goes on calling the module it was given.
+
+    Raises:
+        ValueError: there is such a part.
+    """
+    for name, module in model.named_modules():
+        if _is_wrapper(module):
             raise ValueError(
-                f"{name or 'the model'} is compiled (torch.compile), and {type(estimator).__name__} runs parts of the "
-                "pass again with other masks, for which it takes the uncompiled network: give that to ELBO and call it "
-                "in the closure (model._orig_mod is what torch.compile wrapped), and compile after training; or train "
-                "compiled with estimator='straight-through', or with Gaussian sites"
+                f"{name or 'the model'} is compiled (torch.compile): convert first and compile afterwards, "
+                "torch.compile(cd.contextualize(network)); what was compiled is its attribute _orig_mod"
             )
 
 

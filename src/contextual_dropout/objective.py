@@ -11,26 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from contextual_dropout import checks, divergence, estimators
-        # Masks that carry no gradient: their credit is a reward, so it matters which rows that is the reward of.
-        scored = learning and any(not site.family.pathwise for site in sites)
-        compiled = part_with_sites(self.model)
-        if scored and self.estimator.reruns and compiled is not None:
-            refuse_reruns(compiled, self.estimator)
-        asks = scored and self.estimator.sampler is sample and self._rows == "independent" and self._calls == 0
-        asks = asks and compiled is None
-        reruns = asks or (scored and self.estimator.reruns)
-        with eagerly() if reruns else nullcontext():
-            return self._evaluate(closure, sites, self._recording(reruns), learning, asks)
-
-    def _recording(self, reruns: bool) -> Recording:
-        """A recording that keeps what the estimator will need."""
-        sweeps = getattr(self.estimator, "pathwise", None) is estimators.exact
+from contextual_dropout.compilation import eagerly, part_with_sites, refuse_reruns
+from contextual_dropout.credit import Rows
 from contextual_dropout.distributed import exchange_buffers, is_sharded
 from contextual_dropout.schedules import Constant, Schedule
 from contextual_dropout.signals import inject
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.tape import Recording, Watch
 from contextual_dropout.trial import Trial, sample
+from contextual_dropout.untrained import warn_of_frozen_sites
 
 __all__ = ["ELBO", "Step"]
 
@@ -129,24 +118,22 @@ class ELBO:
         if learning:
             exchange_buffers(self.model)
         sites = {module for module in self.model.modules() if isinstance(module, ContextualDropout)}
-<<<<<<< HEAD
+        scores = learning and any(not site.family.pathwise for site in sites)
+        compiled = part_with_sites(self.model) if learning else None
+        if scores and self.estimator.reruns and compiled is not None:
+            refuse_reruns(compiled, self.estimator)
         # Masks that carry no gradient: their credit is a reward, so it matters which rows that is the reward of.
-        scored = self.estimator.sampler is sample and any(not site.family.pathwise for site in sites)
-        asks = scored and self._rows == "independent" and self._calls == 0
-        reruns = learning and (asks or (self.estimator.reruns and any(not site.family.pathwise for site in sites)))
-=======
-        reruns = learning and self.estimator.reruns and any(not site.family.pathwise for site in sites)
-        if reruns:
-            refuse_reruns(self.model, sites, self.estimator)
+        asks = scores and compiled is None and self.estimator.sampler is sample
+        asks = asks and self._rows == "independent" and self._calls == 0
+        reruns = asks or (scores and self.estimator.reruns)
         with eagerly() if reruns else nullcontext():
-            return self._evaluate(closure, sites, self._recording(reruns), learning)
+            return self._evaluate(closure, sites, self._recording(reruns, compiled is not None), learning, asks)
 
-    def _recording(self, reruns: bool) -> Recording:
+    def _recording(self, reruns: bool, compiled: bool) -> Recording:
         """A recording that keeps what the estimator will need."""
         sweeps = getattr(self.estimator, "pathwise", None) is estimators.exact
->>>>>>> 088e136 (Checkpointed passes sample again as the recording did; recordings see the sites of compiled code)
         replay = reruns and self._replay and not is_sharded(self.model)
-        watch = Watch(reruns, replay, repeatable=sweeps and part_with_sites(self.model) is not None)
+        watch = Watch(reruns, replay, repeatable=sweeps and compiled)
         recording = Recording(self.model, self.estimator.sampler, watch)
         recording.mask_gate.open = not sweeps  # that sweep opens it; compiled code has it as it is now
         return recording
@@ -168,6 +155,7 @@ class ELBO:
         checks.finite("log-likelihood", log_likelihood)
         if learning:
             checks.sites_can_learn(recording)
+            self._look_for_frozen_sites(sites)
         trial = Trial(closure, recording, log_likelihood, self._divergence, self.schedule.weight, self._rows)
         if asks and trial.score_draws and trial.acts_on_other_rows():
             checks.warn_of_coupled_rows()
@@ -193,6 +181,12 @@ class ELBO:
         self.schedule.load_state_dict(state["kl_weight"])
         if hasattr(self.estimator, "load_state_dict"):
             self.estimator.load_state_dict(state["estimator"])
+
+    def _look_for_frozen_sites(self, sites: set[ContextualDropout]) -> None:
+        """At the first step, see whether the network is trained and no site is."""
+        frozen = self._calls == 0 and not any(p.requires_grad for site in sites for p in site.parameters())
+        if frozen and any(p.requires_grad for p in self.model.parameters()):
+            warn_of_frozen_sites()
 
     def _look_after(self, recording: Recording) -> None:
         """Now and then, and until it has warned once, see whether a site keeps nearly nothing or everything."""

@@ -30,6 +30,7 @@ from contextual_dropout.encoder import (
 from contextual_dropout.gate import Gate
 from contextual_dropout.recomputation import sampler_for
 from contextual_dropout.stochastic import Stochastic
+from contextual_dropout.untrained import notice_backward
 
 __all__ = ["AttentionContext", "ContextualDropout", "Draw", "LazyContextualDropout", "masked"]
 
@@ -390,7 +391,10 @@ def masked(site: ContextualDropout, u: Tensor, context: Tensor | None = None) ->
     noise = site.family.noise(logits)
     sampler = sampler_for(noise)
     mask = site.family.sample(logits, noise) if sampler is None else sampler(site.family, logits, noise)
-    return site.apply_mask(u, _OPEN(mask))
+    out = site.apply_mask(u, _OPEN(mask))
+    if site.training and site.encoder.trainable:
+        notice_backward(out)
+    return out
 
 
 def _masked_in_compiled_code(site: ContextualDropout, u: Tensor, context: Tensor | None) -> Tensor:
