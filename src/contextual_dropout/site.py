@@ -393,7 +393,7 @@ def masked(site: ContextualDropout, u: Tensor, context: Tensor | None = None) ->
     mask = site.family.sample(logits, noise) if sampler is None else sampler(site.family, logits, noise)
     out = site.apply_mask(u, _OPEN(mask))
     if site.training and site.encoder.trainable:
-        notice_backward(out)
+        notice_backward(site, out)
     return out
 
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import warnings
+import weakref
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from contextual_dropout.recomputation import during_backward
 
 __all__ = ["UntrainedSitesWarning", "notice_backward", "warn_of_frozen_sites"]
+
+#: With how many backward passes somebody trains, and does not only look at a gradient.
+STEPS = 3
+_BACKWARDS: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 
 
 class UntrainedSitesWarning(UserWarning):
     """The network is being trained, and its sites are not."""
 
 
-def notice_backward(features: Tensor) -> None:
-    """Warn if gradients flow back to features that a site masked in training mode, outside of any objective."""
+def notice_backward(site: nn.Module, features: Tensor) -> None:
+    """Warn if gradients flow back, again and again, to features that a site masked outside of any objective."""
     if features.requires_grad and torch.is_grad_enabled() and not during_backward():
-        features.register_hook(_warn_of_plain_loss)  # type: ignore[no-untyped-call]
+        features.register_hook(partial(_count, site))  # type: ignore[no-untyped-call]
 
 
 def warn_of_frozen_sites() -> None:
@@ -33,8 +39,14 @@ def warn_of_frozen_sites() -> None:
     )
 
 
-def _warn_of_plain_loss(gradient: Tensor) -> None:
-    # Always the same text from the same place: Python's own filter then shows it once.
+def _count(site: nn.Module, gradient: Tensor) -> None:
+    _BACKWARDS[site] = _BACKWARDS.get(site, 0) + 1
+    if _BACKWARDS[site] == STEPS:
+        _warn_of_plain_loss()
+
+
+def _warn_of_plain_loss() -> None:
+    # The same text from the same place for all sites: Python's own filter then shows it once.
     warnings.warn(
         "a network with contextual dropout is trained on a plain loss, from which Bernoulli sites learn nothing and "
         "Gaussian ones no KL: compute the loss with cd.ELBO(model)(closure), or use ELBOTrainer in the place of "
