@@ -6,7 +6,7 @@ from contextual_dropout import baselines, estimators, metrics, schedules, signif
 from contextual_dropout.checks import CoupledRowsWarning, SaturationWarning
 from contextual_dropout.context import freeze_context, keep_probabilities
 from contextual_dropout.conversion.convert import contextualize, conversion, sites, strip
-from contextual_dropout.conversion.parameters import count_parameters, parameter_groups
+from contextual_dropout.conversion.parameters import count_parameters, parameter_groups, unfreeze_sites
 from contextual_dropout.conversion.report import ConversionWarning
 from contextual_dropout.modes import sampling
 from contextual_dropout.objective import ELBO, Step
@@ -17,6 +17,7 @@ from contextual_dropout.regression import RegressionPrediction
 from contextual_dropout.saving import load_sites, save_sites
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 from contextual_dropout.streaming import predict_batches, predict_loader
+from contextual_dropout.untrained import UntrainedSitesWarning
 
 __all__ = [
     "ELBO",
@@ -31,6 +32,7 @@ __all__ = [
     "SaturationWarning",
     "SilentSiteError",
     "Step",
+    "UntrainedSitesWarning",
     "baselines",
     "contextualize",
     "conversion",
@@ -51,4 +53,5 @@ __all__ = [
     "significance",
     "sites",
     "strip",
+    "unfreeze_sites",
 ]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from contextual_dropout.compilation import eagerly, uncompiled
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.encoder import GlobalLogits
 from contextual_dropout.modes import sampling
@@ -58,8 +59,9 @@ def keep_probabilities(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[
         >>> {name: tuple(keep.shape) for name, keep in cd.keep_probabilities(model, torch.randn(5, 4)).items()}
         {'1': (5, 8)}
     """
+    model = uncompiled(model)
     devices = {parameter.device for parameter in model.parameters()}
-    with preserved(devices), sampling(model), _Watch() as watch:
+    with eagerly(), preserved(devices), sampling(model), _Watch() as watch:
         model(*inputs, **keywords)
     if not watch.keep:
         raise ValueError("the model called no contextual dropout site: add some with cd.contextualize(model)")
@@ -76,7 +78,7 @@ def _together(calls: list[Tensor]) -> Tensor:
 def freeze_context(model: Model, *inputs: Any, **keywords: Any) -> Model:
     """A copy whose sites keep each unit with its mean probability over ``inputs``, whatever the sample and position.
 
-    What such a copy loses is what the context was worth.
+    What such a copy loses is what the context was worth. That of a compiled model is not compiled.
 
     Args:
         model: a network with sites.
@@ -95,7 +97,7 @@ def freeze_context(model: Model, *inputs: Any, **keywords: Any) -> Model:
         True
     """
     means = {name: keep.flatten(0, -2).mean(0) for name, keep in keep_probabilities(model, *inputs, **keywords).items()}
-    frozen = copy.deepcopy(model)
+    frozen = copy.deepcopy(uncompiled(model))
     for name, keep in means.items():
         site = sites(frozen)[name]
         old = site.encoder

@@ -135,6 +135,8 @@ class Gaussian:
     @staticmethod
     def sample(logits: Tensor, noise: Tensor) -> Tensor:
         """z = 1 + exp(-a / 2) eps."""
+        if torch.compiler.is_dynamo_compiling():  # the compiler derives and fuses by itself
+            return 1 + (-0.5 * logits).clamp(-MAX_LOG_VARIANCE / 2, MAX_LOG_VARIANCE / 2).exp() * noise
         if not _differentiated(logits):
             return _gaussian_sample(logits, noise)
         return _GaussianSample.apply(logits, noise)  # type: ignore[no-any-return, no-untyped-call]

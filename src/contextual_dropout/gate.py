@@ -35,6 +35,8 @@ class Gate:
         self.open = open
 
     def __call__(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_dynamo_compiling():  # compiled code has its backward pass already: this cannot change
+            return x if self.open else x.detach()
         return _Gated.apply(x, self) if x.requires_grad else x  # type: ignore[no-untyped-call]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from contextual_dropout import checks, divergence, estimators
+from contextual_dropout.compilation import eagerly, part_with_sites, refuse_reruns
 from contextual_dropout.credit import Rows
 from contextual_dropout.distributed import exchange_buffers, is_sharded
 from contextual_dropout.schedules import Constant, Schedule
@@ -17,6 +19,7 @@ from contextual_dropout.signals import inject
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.tape import Recording, Watch
 from contextual_dropout.trial import Trial, sample
+from contextual_dropout.untrained import warn_of_frozen_sites
 
 __all__ = ["ELBO", "Step"]
 
@@ -120,12 +123,34 @@ class ELBO:
         if learning:
             exchange_buffers(self.model)
         sites = {module for module in self.model.modules() if isinstance(module, ContextualDropout)}
+        scores = learning and any(not site.family.pathwise for site in sites)
+        compiled = part_with_sites(self.model) if learning else None
+        if scores and self.estimator.reruns and compiled is not None:
+            refuse_reruns(compiled, self.estimator)
         # Masks that carry no gradient: their credit is a reward, so it matters which rows that is the reward of.
-        scored = self.estimator.sampler is sample and any(not site.family.pathwise for site in sites)
-        asks = scored and self._rows == "independent" and self._calls == 0
-        reruns = learning and (asks or (self.estimator.reruns and any(not site.family.pathwise for site in sites)))
+        asks = scores and compiled is None and self.estimator.sampler is sample
+        asks = asks and self._rows == "independent" and self._calls == 0
+        reruns = asks or (scores and self.estimator.reruns)
+        with eagerly() if reruns else nullcontext():
+            return self._evaluate(closure, sites, self._recording(reruns, compiled is not None), learning, asks)
+
+    def _recording(self, reruns: bool, compiled: bool) -> Recording:
+        """A recording that keeps what the estimator will need."""
+        sweeps = getattr(self.estimator, "pathwise", None) is estimators.exact
         replay = reruns and self._replay and not is_sharded(self.model)
-        recording = Recording(self.model, self.estimator.sampler, Watch(reruns, replay))
+        watch = Watch(reruns, replay, repeatable=sweeps and compiled)
+        recording = Recording(self.model, self.estimator.sampler, watch)
+        recording.mask_gate.open = not sweeps  # that sweep opens it; compiled code has it as it is now
+        return recording
+
+    def _evaluate(
+        self,
+        closure: Callable[[], Tensor],
+        sites: set[ContextualDropout],
+        recording: Recording,
+        learning: bool,
+        asks: bool,
+    ) -> Step:
         with recording:
             log_likelihood = closure()
         checks.closure_called_sites(sites, recording)
@@ -135,8 +160,9 @@ class ELBO:
         checks.finite("log-likelihood", log_likelihood)
         if learning:
             checks.sites_can_learn(recording)
+            self._look_for_frozen_sites(sites)
         trial = Trial(closure, recording, log_likelihood, self._divergence, self.schedule.weight, self._rows)
-        if learning and asks and trial.score_draws and trial.acts_on_other_rows():
+        if asks and trial.score_draws and trial.acts_on_other_rows():
             checks.warn_of_coupled_rows()
         signals = self.estimator(trial) if learning else []
         kl = torch.stack(list(trial.true.costs)).sum(0)
@@ -145,7 +171,9 @@ class ELBO:
         self._look_after(recording)
         if learning:
             self.schedule.advance()
-        return Step(inject(loss, signals, len(kl)), log_likelihood.detach(), kl.detach(), trial.kl_weight)
+        loss = inject(loss, signals, len(kl))
+        recording.sampling.hold(loss)
+        return Step(loss, log_likelihood.detach(), kl.detach(), trial.kl_weight)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the KL schedule and the estimator stand."""
@@ -158,6 +186,12 @@ class ELBO:
         self.schedule.load_state_dict(state["kl_weight"])
         if hasattr(self.estimator, "load_state_dict"):
             self.estimator.load_state_dict(state["estimator"])
+
+    def _look_for_frozen_sites(self, sites: set[ContextualDropout]) -> None:
+        """At the first step, see whether the network is trained and no site is."""
+        frozen = self._calls == 0 and not any(p.requires_grad for site in sites for p in site.parameters())
+        if frozen and any(p.requires_grad for p in self.model.parameters()):
+            warn_of_frozen_sites()
 
     def _look_after(self, recording: Recording) -> None:
         """Now and then, and until it has warned once, see whether a site keeps nearly nothing or everything."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from contextual_dropout.compilation import eagerly, uncompiled
 from contextual_dropout.conversion.convert import sites
 from contextual_dropout.modes import sampling
 from contextual_dropout.randomness import preserved
@@ -97,12 +98,13 @@ def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> 
         >>> list(cd.probe(model, torch.randn(16, 4)).sites)
         ['1']
     """
+    model = uncompiled(model)
     found = sites(model)
     if not found:
         raise ValueError("the model has no contextual dropout site: see cd.contextualize")
     passes: list[_Watch] = []
     devices = {parameter.device for parameter in model.parameters()}
-    with preserved(devices), sampling(model), torch.no_grad():
+    with eagerly(), preserved(devices), sampling(model), torch.no_grad():
         for _ in range(max(samples, 2)):
             with _Watch() as watch:
                 model(*inputs, **keywords)

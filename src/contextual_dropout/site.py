@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import handle_torch_function, has_torch_function_unary
+from torch.overrides import _pop_mode_temporarily, handle_torch_function, has_torch_function_unary
 
 from contextual_dropout import families
 from contextual_dropout.encoder import (
@@ -28,7 +28,9 @@ from contextual_dropout.encoder import (
     pool,
 )
 from contextual_dropout.gate import Gate
+from contextual_dropout.recomputation import sampler_for
 from contextual_dropout.stochastic import Stochastic
+from contextual_dropout.untrained import notice_backward
 
 __all__ = ["AttentionContext", "ContextualDropout", "Draw", "LazyContextualDropout", "masked"]
 
@@ -48,6 +50,7 @@ class Draw:
         noise: the uniforms pi or normals eps behind the mask, like the logits.
         sampled: z, like the logits, attached to them where the family is pathwise.
         mask: the same values as the network uses them, behind the gate of the pass.
+        compiled: whether it happened in compiled code, whose gates stay as they were.
         prior_logit: eta, a scalar, read inside the site's forward: a sharded parameter is whole only there.
     """
 
@@ -56,6 +59,7 @@ class Draw:
     noise: Tensor
     sampled: Tensor
     mask: Tensor
+    compiled: bool = False
     prior_logit: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -377,13 +381,30 @@ class LazyContextualDropout(ContextualDropout):
 
 def masked(site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
     """Features ``u`` under a freshly sampled mask of ``site``: one random call, open to torch function modes."""
+    if torch.compiler.is_dynamo_compiling():
+        return _masked_in_compiled_code(site, u, context)
     if has_torch_function_unary(u):
         return handle_torch_function(masked, (u,), site, u, context)
     # The same closed gate that a recorded pass has: activation checkpointing, which repeats this call outside
     # of any recording, compares what the two passes saved for backward.
     logits = site.logits(u, context, _CLOSED)
-    mask = site.family.sample(logits, site.family.noise(logits))
-    return site.apply_mask(u, _OPEN(mask))
+    noise = site.family.noise(logits)
+    sampler = sampler_for(noise)
+    mask = site.family.sample(logits, noise) if sampler is None else sampler(site.family, logits, noise)
+    out = site.apply_mask(u, _OPEN(mask))
+    if site.training and site.encoder.trainable:
+        notice_backward(site, out)
+    return out
+
+
+def _masked_in_compiled_code(site: ContextualDropout, u: Tensor, context: Tensor | None) -> Tensor:
+    """:func:`masked` as Dynamo traces it: it follows modes, but does not let ``has_torch_function`` tell of them."""
+    if torch._C._is_torch_function_mode_enabled():
+        with _pop_mode_temporarily() as mode:
+            out: Tensor = mode.__torch_function__(masked, (), (site, u, context))
+        return out
+    logits = site.logits(u, context, _CLOSED)
+    return site.apply_mask(u, site.family.sample(logits, site.family.noise(logits)))
 
 
 def _product(u: Tensor, mask: Tensor) -> Tensor:

@@ -22,16 +22,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
-from contextual_dropout.families import Family
 from contextual_dropout.gate import Gate
+from contextual_dropout.recomputation import Sampler, Sampling
 from contextual_dropout.site import ContextualDropout, Draw, masked
 from contextual_dropout.state import RandomState, Surroundings, normalisation_buffers, stateful_buffers
 
 __all__ = ["BatchNormCall", "Fork", "Mutation", "Recording", "Sampler", "Watch", "copied", "storage_of"]
 
-#: How noise becomes a mask: ``(family, logits, noise) -> mask``.
-Sampler = Callable[[Family, Tensor, Tensor], Tensor]
+#: What :func:`torch.utils.checkpoint.checkpoint` takes for itself.
+_CHECKPOINT_OPTIONS = ("context_fn", "debug", "determinism_check", "early_stop", "preserve_rng_state", "use_reentrant")
 
 
 class BatchNormCall(NamedTuple):
@@ -120,10 +121,12 @@ class Watch:
     Attributes:
         rerunnable: keep what any rerun needs: batch statistics, buffers, generators.
         replayable: and what a replay needs on top: the calls.
+        repeatable: keep the generators, for one more pass with the same noise.
     """
 
     rerunnable: bool
     replayable: bool
+    repeatable: bool = False
 
 
 class Recording(TorchFunctionMode):
@@ -157,11 +160,11 @@ class Recording(TorchFunctionMode):
         self.watch = watch
         self.device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         self.model = model
-        self._sampler = sampler
+        self.sampling = Sampling(sampler)
         self._candidates: list[tuple[int, weakref.ref[Tensor]]] = []
         self._held: list[Tensor] = []
         self._made: set[int] = set()
-        if watch.rerunnable:
+        if watch.rerunnable or watch.repeatable:
             self._buffers = stateful_buffers(model.modules())
             self.before, self.generators_before = Surroundings(self._buffers), RandomState(self.device)
 
@@ -191,6 +194,8 @@ class Recording(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is masked:
             return self._visit(*args)
+        if func is checkpoint:
+            return self._checkpointed(*args, **kwargs)
         if not self.watch.rerunnable:
             return func(*args, **kwargs)
         if func is F.batch_norm and (call := BatchNormCall(*args, **kwargs)).training:
@@ -216,8 +221,11 @@ class Recording(TorchFunctionMode):
         except ValueError as error:
             raise ValueError(f"site {self.name_of(site)!r}: {error}") from None
         noise = site.family.noise(logits)
-        sampled = self._sampler(site.family, logits, noise)
-        draw = Draw(site, logits, noise, sampled, self.mask_gate(sampled))
+        sampled = self.sampling.sampler(site.family, logits, noise)
+        compiled = torch.compiler.is_dynamo_compiling()
+        draw = Draw(site, logits, noise, sampled, self.mask_gate(sampled), compiled)
+        if not compiled:
+            self.sampling.note(noise)
         self.draws.append(draw)
         if not self.watch.rerunnable:
             return site.apply_mask(u, draw.mask)
@@ -225,6 +233,11 @@ class Recording(TorchFunctionMode):
         out = site.apply_mask(u, draw.mask)
         self._remember(masked, out)
         return out
+
+    def _checkpointed(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A checkpointed part of compiled code, which would lose its draws: the compiler knows what to recompute."""
+        with self:
+            return function(*args, **{name: kwargs[name] for name in kwargs if name not in _CHECKPOINT_OPTIONS})
 
     def _remember(self, func: Any, out: Any, source: int = 0) -> Any:
         """Note a call and hand its result on; ``source`` is the memory that it may only be a view of."""

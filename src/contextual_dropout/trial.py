@@ -13,7 +13,8 @@ from contextual_dropout.divergence import Divergence
 from contextual_dropout.families import Family
 from contextual_dropout.rerun import CommonNoise, FreshNoise, Noise, rerun
 from contextual_dropout.site import Draw
-from contextual_dropout.tape import Recording, Sampler
+from contextual_dropout.state import RandomState, Surroundings, all_buffers
+from contextual_dropout.tape import Recording, Sampler, Watch
 
 __all__ = ["Outcome", "Trial", "sample"]
 
@@ -120,6 +121,23 @@ class Trial:
         draw = self.draws[index]
         mask = draw.family.sample(draw.logits.detach(), draw.family.noise(draw.logits.detach()))
         return self._rerun(index, mask, sample, FreshNoise(self.recording))
+
+    def elbo_without_stops(self) -> Tensor:
+        """The batch's sum of ELBOs in one more pass, with the noise of the true one and all gates open."""
+        true = self.recording
+        recording = Recording(true.model, true.sampling.sampler, Watch(rerunnable=False, replayable=False))
+        recording.encoder_gate.open = True
+        generators, surroundings = RandomState(true.device), Surroundings(all_buffers(true.model.modules()))
+        true.generators_before.restore()
+        true.before.restore_generators()
+        try:
+            with recording:
+                log_likelihood = self._closure()
+        finally:
+            generators.restore()
+            surroundings.restore()
+        costs = torch.stack([self._divergence(draw).sum() for draw in recording.draws])
+        return log_likelihood.sum() - self.kl_weight * costs.sum()
 
     def _rerun(self, index: int, mask: Tensor, sampler: Sampler, noise: Noise) -> Outcome:
         log_likelihood, draws = rerun(self.recording, self._closure, index, mask, sampler, noise)

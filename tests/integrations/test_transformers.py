@@ -152,7 +152,7 @@ def test_resumed_training_equals_an_uninterrupted_one(build: Any, tmp_path: Path
     resumed, _ = run(build, tmp_path / "resumed", stop=2)
     for name, value in whole.model.state_dict().items():
         torch.testing.assert_close(resumed.model.state_dict()[name], value, rtol=0, atol=0, msg=name)
-    assert whole.objective.state_dict() == resumed.objective.state_dict()
+    assert whole.elbo.state_dict() == resumed.elbo.state_dict()
     keys = ("loss", "log_likelihood", "kl", "kl_weight", "grad_norm")
     lines = [[[line[key] for key in keys] for line in t.state.log_history if "loss" in line] for t in (whole, resumed)]
     assert lines[0] == lines[1]

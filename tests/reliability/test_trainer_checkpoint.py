@@ -20,7 +20,7 @@ def test_an_objective_that_asks_for_memory_is_refused(tmp_path: Path) -> None:
         if not resumed:
             trainer.train()
     path = tmp_path / "checkpoint-1" / OBJECTIVE
-    torch.save(trainer.objective.state_dict() | {"more": bytearray(8)}, path)
+    torch.save(trainer.elbo.state_dict() | {"more": bytearray(8)}, path)
     with pytest.raises(ValueError, match=r"objective\.pt cannot be read \(it asks for memory.* another checkpoint"):
         trainer.train(resume_from_checkpoint=str(path.parent))
     path.unlink()

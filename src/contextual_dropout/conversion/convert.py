@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from contextual_dropout.compilation import eagerly, refuse_wrappers
 from contextual_dropout.conversion.discovery import Shape, arguments_of, find_calls, find_shapes
 from contextual_dropout.conversion.functional import sites_for_calls
 from contextual_dropout.conversion.placement import (
@@ -86,6 +87,7 @@ def contextualize(
     """
     refuse_converted(model)
     refuse_wrapped(model, "convert it")
+    refuse_wrappers(model)
     model = model if inplace else copy.deepcopy(model)
     with unchanged_on_error(model):
         found = find_calls(model, example)
@@ -243,7 +245,7 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
     """Run the example and take back the sites that it does not reach."""
     arguments, keywords = arguments_of(example)
     devices = {parameter.device for parameter in model.parameters()}
-    with preserved(devices), sampling(model), torch.no_grad(), _Rehearsal() as rehearsal:
+    with eagerly(), preserved(devices), sampling(model), torch.no_grad(), _Rehearsal() as rehearsal:
         model(*arguments, **keywords)
     names = {module: name for name, module in model.named_modules()}
     record.order = [names[site] for site in rehearsal.ran if site in names]

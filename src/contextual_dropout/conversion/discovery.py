@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from contextual_dropout.compilation import eagerly
 from contextual_dropout.conversion.calls import Found, Search
 from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
@@ -80,7 +81,7 @@ def _plainly(model: nn.Module) -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         devices = {parameter.device for parameter in model.parameters()}
-        with preserved(devices), torch.no_grad(), warnings.catch_warnings():
+        with eagerly(), preserved(devices), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the user hears them when the model runs for good
             for module in modes:
                 module.training = False

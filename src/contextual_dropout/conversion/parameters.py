@@ -9,7 +9,7 @@ from torch.nn.parameter import Parameter, is_lazy
 
 from contextual_dropout.conversion.convert import sites
 
-__all__ = ["count_parameters", "parameter_groups"]
+__all__ = ["count_parameters", "parameter_groups", "unfreeze_sites"]
 
 
 def parameter_groups(
@@ -58,6 +58,24 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
         {'theta': 24, 'phi': 42, 'eta': 1}
     """
     return {name: sum(parameter.numel() for parameter in part) for name, part in _split(model).items()}
+
+
+def unfreeze_sites(model: nn.Module) -> None:
+    """Let all encoders, and the priors that are learned, have gradients again.
+
+    For networks that were frozen after their conversion, as peft does when it adds LoRA; call it before the optimizer
+    is made. ``cd.save_sites`` saves what the sites learned, which an adapter's own file does not hold.
+
+    Example:
+        >>> import contextual_dropout as cd
+        >>> model = nn.Sequential(nn.Linear(2, 8), cd.ContextualDropout(8, prior="fixed")).requires_grad_(False)
+        >>> unfreeze_sites(model)
+        >>> [name for name, parameter in model.named_parameters() if parameter.requires_grad]  # doctest: +ELLIPSIS
+        ['1.encoder.reduce_weight', ..., '1.encoder.expand_bias']
+    """
+    for site in sites(model).values():
+        site.encoder.requires_grad_(True)
+        site.prior_logit.requires_grad_(site.config["prior"] == "learned")
 
 
 def _split(model: nn.Module) -> dict[str, list[Parameter]]:

@@ -32,6 +32,8 @@ def exact(trial: Trial, signals: Sequence[Signal]) -> list[Signal]:
     draws = trial.pathwise_draws
     if not draws:
         return []
+    if any(draw.compiled for draw in draws):
+        return _exact_in_compiled_code(trial)
     recording, outcome = trial.recording, trial.true
     elbo = outcome.log_likelihood.sum() - trial.kl_weight * torch.stack([cost.sum() for cost in outcome.costs]).sum()
     recording.encoder_gate.open = recording.mask_gate.open = True
@@ -47,6 +49,26 @@ def exact(trial: Trial, signals: Sequence[Signal]) -> list[Signal]:
         recording.encoder_gate.open = recording.mask_gate.open = False
     pairs = zip(draws, gradients, strict=True)
     return [Signal(draw.sampled, gradient) for draw, gradient in pairs if gradient is not None]
+
+
+def _exact_in_compiled_code(trial: Trial) -> list[Signal]:
+    """The same, handed to the encoders' and the priors' parameters themselves.
+
+    Compiled code brings its backward pass along, where gates cannot be opened. So the gradients of phi and eta, KL and
+    all, are taken from one more pass that is compiled with open gates, and the true pass is left with theta's.
+    """
+    recording = trial.recording
+    if not recording.watch.repeatable:
+        raise RuntimeError(
+            f"site {recording.name_of(next(draw.site for draw in trial.draws if draw.compiled))!r} ran in a compiled "
+            "function: to have exact pathwise gradients, compile the module that contains the sites "
+            "(torch.compile(model) or model.compile()), or use estimator='truncated-reparameterized'"
+        )
+    parameters = {parameter for draw in trial.draws for parameter in draw.site.parameters() if parameter.requires_grad}
+    gradients = torch.autograd.grad(trial.elbo_without_stops(), list(parameters), allow_unused=True)
+    trial.true.costs = [cost.detach() for cost in trial.true.costs]
+    pairs = zip(parameters, gradients, strict=True)
+    return [Signal(parameter, gradient) for parameter, gradient in pairs if gradient is not None]
 
 
 def truncated(trial: Trial, signals: Sequence[Signal]) -> list[Signal]:

@@ -36,7 +36,12 @@ class StraightThrough:
     def sampler(self, family: Family, logits: Tensor, noise: Tensor) -> Tensor:
         """Hard Bernoulli masks with the derivative of their mean; pathwise families as they are."""
         mask = family.sample(logits, noise)
-        return mask if family.pathwise else _WithSlopeOfMean.apply(mask, logits)  # type: ignore[no-untyped-call]
+        if family.pathwise:
+            return mask
+        if torch.compiler.is_dynamo_compiling():
+            keep = logits.sigmoid()
+            return mask + (keep - keep.detach())  # plus nothing at all: the mask stays hard to the last bit
+        return _WithSlopeOfMean.apply(mask, logits)  # type: ignore[no-any-return, no-untyped-call]
 
     def __call__(self, trial: Trial) -> list[Signal]:
         """One signal per draw, or none where the loss's own backward does it all."""

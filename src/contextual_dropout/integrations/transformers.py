@@ -6,6 +6,7 @@ an estimator has to run the model again with other masks.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from contextual_dropout.conversion.convert import sites
 from contextual_dropout.conversion.parameters import parameter_groups
 from contextual_dropout.estimators import Estimator
 from contextual_dropout.integrations.evaluation import certainty, evaluate
@@ -78,11 +80,14 @@ class ELBOTrainer(Trainer):
         eta: those for the priors.
         samples: K of evaluation and prediction.
         kwargs: those of ``Trainer``.
+
+    Attributes:
+        elbo: the objective; every trial of ``hyperparameter_search`` has one of its own.
     """
 
     model: Any  # a network in any case, once the trainer is made
     optimizer: Any
-    objective: ELBO
+    elbo: ELBO
 
     def __init__(
         self,
@@ -100,8 +105,8 @@ class ELBOTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self._check()
         self.model_accepts_loss_kwargs = False  # our loss is a batch's mean, to be divided by the accumulated batches
-        self.schedule = PerUpdate(kl_weight)
-        self.objective = ELBO(self.model, estimator, self.schedule, kl=kl)
+        self._settings: dict[str, Any] = {"estimator": estimator, "kl_weight": kl_weight, "kl": kl}
+        self._begin()
         self.log_likelihood = log_likelihood or usual_log_likelihood(self.model, task)
         self.task, self.samples = task, samples
         if self.compute_metrics is None and log_likelihood is None and task == "multiclass":
@@ -109,6 +114,24 @@ class ELBOTrainer(Trainer):
         self._groups = {"phi": phi, "eta": eta}
         self._averages, self._batch = Averages(), dict[str, Any]()
         self._masks = torch.Generator()
+
+    def _begin(self) -> None:
+        """A new objective, whose KL schedule and estimator begin anew."""
+        estimator, kl_weight, kl = copy.deepcopy(self._settings).values()
+        self.schedule = PerUpdate(kl_weight)
+        self.elbo = ELBO(self.model, estimator, self.schedule, kl=kl)
+        if self.args.torch_compile and self.elbo.estimator.reruns and _has_bernoulli_sites(self.model):
+            raise ValueError(
+                f"torch_compile=True, and {type(self.elbo.estimator).__name__} runs parts of the pass again with other "
+                "masks, for which it takes the uncompiled network: give estimator='straight-through', convert with "
+                "family='gaussian', or train without torch_compile"
+            )
+
+    def _hp_search_setup(self, trial: Any) -> None:
+        """Every trial of a hyperparameter search has an objective of its own."""
+        super()._hp_search_setup(trial)
+        if trial is not None:
+            self._begin()
 
     def _check(self) -> None:
         if self.compute_loss_func is not None or self.args.label_smoothing_factor:
@@ -141,8 +164,8 @@ class ELBOTrainer(Trainer):
                 first.append(outputs)
             return self.log_likelihood(outputs, inputs)
 
-        self.objective.model = model  # model_init may have made a new one
-        step = self.objective(closure)
+        self.elbo.model = model  # model_init may have made a new one
+        step = self.elbo(closure)
         self._averages.add(step)
         self._batch = inputs
         return (step.loss, first[0]) if return_outputs else step.loss
@@ -197,18 +220,22 @@ class ELBOTrainer(Trainer):
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
-            torch.save(self.objective.state_dict(), Path(output_dir, OBJECTIVE))
+            torch.save(self.elbo.state_dict(), Path(output_dir, OBJECTIVE))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
         if (path := Path(checkpoint, OBJECTIVE)).exists():
-            self.objective.load_state_dict(_read_objective(path))
+            self.elbo.load_state_dict(_read_objective(path))
         else:
             warnings.warn(
                 f"{path} is missing: the KL weight's schedule and the estimator's memory begin anew", stacklevel=2
             )
+
+
+def _has_bernoulli_sites(model: nn.Module) -> bool:
+    return any(not site.family.pathwise for site in sites(model).values())
 
 
 def _read_objective(path: Path) -> dict[str, Any]:
