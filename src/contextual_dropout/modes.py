@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from contextual_dropout.functional_dropout import SAMPLED
 from contextual_dropout.stochastic import Stochastic
 
 __all__ = ["sampling", "sampling_among"]
@@ -41,7 +42,7 @@ def sampling(model: nn.Module) -> Iterator[None]:
         >>> torch.equal(model(x), model(x))
         True
     """
-    with sampling_among(list(model.modules())):
+    with sampling_among(list(model.modules())), SAMPLED:
         yield
 
 
