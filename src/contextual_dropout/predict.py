@@ -148,6 +148,7 @@ def members_of(model: Any) -> list[Callable[..., Any]]:
 _NOTHING_RANDOM = (
     "nothing is sampled: the model drew no random number, so that all samples would be equal and look certain. Add "
     "sites with cd.contextualize(model), or dropout layers (nn.Dropout with p > 0); where dropout is called as a "
-    "function it must not depend on the training flag of a module that is no dropout layer; of a plain function give "
-    "the nn.Module instead, so that its dropout can be switched on. samples=1 gives the one deterministic output"
+    "function, call it in eval mode too (F.dropout(x, p, self.training), which cd.predict switches on, and not "
+    "`if self.training:`); of a plain function give the nn.Module instead, so that its dropout can be switched on. "
+    "samples=1 gives the one deterministic output"
 )
