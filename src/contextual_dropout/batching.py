@@ -42,7 +42,8 @@ def masked_rows(site: ContextualDropout, u: Tensor, logits: Tensor | None, sprea
     Args:
         site: in the case of :func:`as_rows`.
         u: (B, ...), the same for all samples or not.
-        logits: (B, C), or (B, positions, C), if they are known, which they can only be where ``u`` is the same for all samples.
+        logits: (B, C), or (B, positions, C), if they are known, which they can only be where ``u`` is the same for all
+            samples.
         spread: (), what the vmap runs over: k numbers.
 
     Returns:
