@@ -67,7 +67,7 @@ def loop(model: Callable[..., Tensor], *inputs: Any, samples: int) -> Tensor:
 
 
 def assert_same_passes(a: Tensor, b: Tensor) -> None:
-    """As :func:`assert_same_distribution`; and rows of one sample, and samples next to one another, go together alike."""
+    """As :func:`assert_same_distribution`; and rows of a sample, and samples next to each other, go together alike."""
     pairs = [a, b]
     assert_same_distribution(*pairs)
     centred = [x - x.mean(0) for x in pairs]

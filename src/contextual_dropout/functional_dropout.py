@@ -1,9 +1,9 @@
 """Dropout that is called as a function: no module's mode can switch it on, a torch function mode can.
 
 ``F.dropout(x, p, self.training)`` is off wherever the network around it is in eval mode. Inside
-:func:`contextual_dropout.sampling` and :func:`contextual_dropout.predict` every such call samples whose flag is given:
-a flag that follows the module looks like a constant False there, but a dropout that is always off would be of no use to
-anybody. A call without the flag does what its default says.
+:func:`contextual_dropout.sampling` and :func:`contextual_dropout.predict` every call of a dropout function samples,
+whatever its flag says: a flag that follows the module is False there like a constant, and a dropout that is always off
+would be of no use to anybody.
 
 Out of reach is what the network does not call in eval mode, as in ``if self.training: x = F.dropout(x)``, or calls with
 another rate then, as in ``dropout_p=self.p if self.training else 0.0``.
@@ -40,7 +40,7 @@ _FLAG: dict[Any, tuple[int, str]] = {
 
 
 def switched_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, with the flag of a dropout function on if it is given.
+    """The arguments of a call, with the flag of a dropout function on.
 
     Example:
         >>> switched_on(F.dropout, (0, 0.5, False), {})
@@ -54,7 +54,7 @@ def switched_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     place, name = flag
     if len(args) > place:
         return (*args[:place], True, *args[place + 1 :]), kwargs
-    return args, {**kwargs, name: True} if name in kwargs else kwargs
+    return args, {**kwargs, name: True}
 
 
 class FunctionalDropout(TorchFunctionMode):

@@ -26,7 +26,7 @@ def sampling(model: nn.Module) -> Iterator[None]:
 
     Every other :class:`~contextual_dropout.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
     ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``; dropout that is
-    called as a function, ``F.dropout(x, p, self.training)`` (any whose flag is given, be it a constant False:
+    called as a function, ``F.dropout(x, p, self.training)`` (whatever the flag says, be it a constant False:
     :mod:`contextual_dropout.functional_dropout`); and that of modules which read their training flag for dropout alone,
     as in ``dropout_p=self.p if self.training else 0.0`` (:mod:`contextual_dropout.dropout_flag`). The fused path of
     ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every module is as before afterwards,

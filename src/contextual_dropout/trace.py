@@ -22,10 +22,11 @@ from contextual_dropout.site import masked
 __all__ = ["SPLIT", "Trace", "tensors_in", "version"]
 
 #: Random functions of which :func:`torch.vmap` is known to give each sample its own draw (or to raise): not so
-#: ``F.alpha_dropout`` and ``F.fractional_max_pool2d``, with which all samples would share one.
+#: ``F.fractional_max_pool2d``, whose draw all samples would share.
 SPLIT = frozenset(
     {
-        *(masked, F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, torch.dropout, torch.feature_dropout),
+        *(masked, F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout),
+        *(torch.dropout, torch.feature_dropout, torch.alpha_dropout, torch.feature_alpha_dropout),
         *(torch.native_dropout, F.multi_head_attention_forward, F.scaled_dot_product_attention, F.gumbel_softmax),
         *(torch.rand, torch.randn, torch.randint, torch.randperm, torch.rand_like, torch.randn_like),
         *(torch.randint_like, torch.normal, torch.bernoulli, torch.multinomial, torch.poisson),
