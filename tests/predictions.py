@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,26 @@ def assert_same_distribution(a: Tensor, b: Tensor) -> None:
     for x, y in ((a, b), ((a - a.mean(0)).square(), (b - b.mean(0)).square())):
         error = (x.var(0) / len(x) + y.var(0) / len(y)).sqrt()
         assert ((x.mean(0) - y.mean(0)).abs() <= bound * error + 1e-12).all()
+
+
+def loop(model: Callable[..., Tensor], *inputs: Any, samples: int) -> Tensor:
+    """Outputs (K, B, ...) of one call after another, each of the buffers and inputs that were given."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    buffers, outs = BufferState(stateful_buffers(modules)), []
+    with torch.no_grad(), cd.sampling(nn.ModuleList(modules)):
+        for _ in range(samples):
+            outs.append(model(*(value.clone() if isinstance(value, Tensor) else value for value in inputs)).clone())
+            buffers.restore()
+    return torch.stack(outs)
+
+
+def assert_same_passes(a: Tensor, b: Tensor) -> None:
+    """As :func:`assert_same_distribution`; and rows of a sample, and samples next to each other, go together alike."""
+    pairs = [a, b]
+    assert_same_distribution(*pairs)
+    centred = [x - x.mean(0) for x in pairs]
+    assert_same_distribution(*(x[:, :1] * x[:, 1:] for x in centred))
+    assert_same_distribution(*(x[0:-1:2] * x[1::2] for x in centred))
 
 
 class Net(nn.Module):

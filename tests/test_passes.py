@@ -55,9 +55,12 @@ def test_every_way_has_the_distribution_of_a_loop_by_hand(name: str, family: str
     if name == "mlp":  # a chain of known layers
         assert spy.ways == ["_folded"] * 3
         return
+    if name == "remembering":  # it puts another tensor in the place of a buffer
+        assert spy.ways == ["_plain"] * 3
+        return
     assert spy.ways[0] == "_looped"
     # vmap follows neither an in-place change of a tensor of the prefix nor control flow on values
-    loops = name in ("inplace", "attention", "remembering")
+    loops = name in ("inplace", "attention")
     assert spy.ways[1:] == ["_looped" if loops else "_batched"] * 2
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import types
 from typing import Any
 
 import numpy as np
@@ -151,7 +150,7 @@ def test_ensembles() -> None:
         expected = torch.stack([member(x).softmax(-1) for member in plain])
     assert torch.equal(prediction.samples, expected)
     assert torch.equal(cd.predict(nn.ModuleList(plain), x).samples, expected)
-    assert torch.equal(cd.predict(types.SimpleNamespace(members=tuple(plain)), x).samples, expected)  # type: ignore[call-overload]
+    assert torch.equal(cd.predict(cd.baselines.DeepEnsemble(plain), x).samples, expected)
     stochastic = [nn.Sequential(nn.Linear(3, 9), nn.Dropout(0.5), nn.Linear(9, 4)) for _ in range(2)]
     assert cd.predict([*stochastic, plain[0]], x, samples=20).samples.shape == (6 + 6 + 6, 2, 4)
     assert cd.predict(stochastic, x, samples=1).samples.shape == (2, 2, 4)

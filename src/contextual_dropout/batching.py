@@ -25,12 +25,15 @@ __all__ = ["AVAILABLE", "as_rows", "is_batched", "masked_rows"]
 
 def is_batched(tensor: Tensor) -> bool:
     """Whether the tensor has another value for each sample of the vmap around it."""
-    return bool(is_batchedtensor(tensor))
+    return AVAILABLE and bool(is_batchedtensor(tensor))
 
 
 def as_rows(site: ContextualDropout, u: Tensor, context: Tensor | None) -> bool:
-    """Whether the usual case is given: examples on the first axis and nothing else to read."""
-    return context is None and site.batch_dims == (0,) and u.ndim > 1 and site.dim % u.ndim != 0
+    """Whether the usual case is given: examples on the first axis and nothing else to read.
+
+    A position-wise site has examples there too, and so have several rows of each example, one after the other.
+    """
+    return context is None and site.batch_dims[0] == 0 and u.ndim > 1 and site.dim % u.ndim != 0
 
 
 def masked_rows(site: ContextualDropout, u: Tensor, logits: Tensor | None, spread: Tensor) -> Tensor:
@@ -39,7 +42,8 @@ def masked_rows(site: ContextualDropout, u: Tensor, logits: Tensor | None, sprea
     Args:
         site: in the case of :func:`as_rows`.
         u: (B, ...), the same for all samples or not.
-        logits: (B, C) if they are known, which they can only be where ``u`` is the same for all samples.
+        logits: (B, C), or (B, positions, C), if they are known, which they can only be where ``u`` is the same for all
+            samples.
         spread: (), what the vmap runs over: k numbers.
 
     Returns:

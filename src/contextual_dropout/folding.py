@@ -44,7 +44,7 @@ def _by_running_statistics(layer: Any) -> bool:
 
 
 def _one_mask_per_row(layer: Any) -> bool:
-    return layer.batch_dims == (0,) and layer.dim != 0 and type(layer.encoder) is Encoder
+    return layer.batch_dims[0] == 0 and layer.dim != 0 and type(layer.encoder) is Encoder
 
 
 _Layers = tuple[type[nn.Module], ...]

@@ -10,11 +10,13 @@ import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from contextual_dropout.dropout_flag import drops_by_flag
+from contextual_dropout.functional_dropout import SAMPLED
 from contextual_dropout.stochastic import Stochastic
 
 __all__ = ["sampling", "sampling_among"]
 
-#: Modules that do nothing in training mode but dropout of their own.
+#: Modules of torch that do nothing in training mode but dropout of their own.
 _DROPOUT = (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)
 
 
@@ -23,9 +25,13 @@ def sampling(model: nn.Module) -> Iterator[None]:
     """Inside, sites and ordinary dropout layers sample; everything else (batch normalisation!) is in eval mode.
 
     Every other :class:`~contextual_dropout.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
-    ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``. The fused path of
+    ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``; dropout that is
+    called as a function, ``F.dropout(x, p, self.training)`` (whatever the flag says, be it a constant False:
+    :mod:`contextual_dropout.functional_dropout`); and that of modules which read their training flag for dropout alone,
+    as in ``dropout_p=self.p if self.training else 0.0`` (:mod:`contextual_dropout.dropout_flag`). The fused path of
     ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every module is as before afterwards,
     also when an error ends the block. Modes are shared by all threads: inside, others must leave the model alone.
+    Functional dropout is switched on in this thread alone.
 
     Raises:
         RuntimeError: another thread is inside with this model, or with one that shares a module with it.
@@ -41,7 +47,7 @@ def sampling(model: nn.Module) -> Iterator[None]:
         >>> torch.equal(model(x), model(x))
         True
     """
-    with sampling_among(list(model.modules())):
+    with sampling_among(list(model.modules())), SAMPLED:
         yield
 
 
@@ -54,7 +60,7 @@ def sampling_among(modules: list[nn.Module]) -> Iterator[None]:
         were_sampling = [layer.sampling for layer in layers]
         try:
             for module in modules:
-                if module.training != isinstance(module, _DROPOUT):  # to set an attribute of a module is slow
+                if module.training != _only_drops(module):  # to set an attribute of a module is slow
                     module.training = not module.training
             for layer in layers:
                 layer.sampling = True
@@ -65,6 +71,11 @@ def sampling_among(modules: list[nn.Module]) -> Iterator[None]:
                     module.training = mode
             for layer, mode in zip(layers, were_sampling, strict=True):
                 layer.sampling = mode
+
+
+def _only_drops(module: nn.Module) -> bool:
+    """Whether a module does nothing in training mode but dropout of its own."""
+    return isinstance(module, _DROPOUT) or drops_by_flag(type(module))  # type: ignore[arg-type]  # classes are hashable
 
 
 class _Inside:

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
@@ -33,9 +34,12 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from contextual_dropout import batching
 from contextual_dropout.folding import Folded, folded
+from contextual_dropout.functional_dropout import SAMPLED
 from contextual_dropout.outputs import find_logits
+from contextual_dropout.own_state import OwnState
 from contextual_dropout.prefix import SharedPrefix
 from contextual_dropout.randomness import HostDraws, Reader, rng_reader
+from contextual_dropout.rerun import NotRepeatable
 from contextual_dropout.state import BufferState, all_buffers
 
 __all__ = ["ROWS", "Passes", "run_passes"]
@@ -93,19 +97,37 @@ class Passes:
         """The tensors that the model is given: copies of the caller's."""
         return self._tensors
 
+    def buffers(self) -> list[Tensor]:
+        """The model's buffers."""
+        return [getattr(module, name) for module, name in all_buffers(self.modules)]
+
     def settled(self) -> bool:
         """Whether the model's buffers are as they were at first."""
         return self._buffers.unchanged()
 
     def renew(self) -> None:
         """Undo what a pass changed: take new copies of the inputs, put the buffers back."""
-        if any(tensor._version for tensor in self._tensors):
-            self._take_copies()
+        self._take_copies()  # versions do not tell whether they have changed: x.data.mul_(2) leaves them
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Give the buffers the values that they had."""
         self._buffers.restore()
 
     def _take_copies(self) -> None:
-        self._copies = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in self._given]
+        self._copies = [_copy(leaf) for leaf in self._given]
         self._tensors = [leaf for leaf in self._copies if isinstance(leaf, Tensor)]
+
+    @property
+    def below(self) -> bool:
+        """Whether the model is given arrays, in which it could write out of torch's sight."""
+        return any(isinstance(leaf, np.ndarray) for leaf in self._copies)
+
+    @property
+    def others(self) -> list[Any]:
+        """What a pass could change besides modules and tensors: a plain function's own things, objects it is given."""
+        model = [] if isinstance(self.model, nn.Module) else [self.model]
+        return [*model, *(leaf for leaf in self._copies if not isinstance(leaf, Tensor))]
 
     @cached_property
     def devices(self) -> list[torch.device]:
@@ -136,6 +158,12 @@ class Passes:
         return list(self.model.modules()) if isinstance(self.model, nn.Module) else []
 
 
+def _copy(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.clone()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
 def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:
     """The outputs of ``samples`` passes, (K, B, ...); a single one, (1, B, ...), where nothing is random.
 
@@ -153,26 +181,36 @@ def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Ten
             return _folded(passes, chain, _sizes(samples, chunks), seed)
     except Exception:
         passes.renew()  # not a chain for these inputs
-    chunks = math.ceil(samples / _chunk(passes, rows, FEWEST_SAMPLES))
     with HostDraws(seed) as host:
-        return _watched(passes, samples, chunks, host, rng_reader(passes.devices))
+        return _watched(passes, samples, rows, host, rng_reader(passes.devices))
 
 
-def _watched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: Reader) -> Tensor:
-    """Passes of a network that may do anything."""
-    if passes.opaque:
-        return _plain(passes, samples, host, read)
-    try:
-        if chunks < samples and batching.AVAILABLE:
-            return _batched(passes, samples, chunks, host, read)
-    except _HostDrew:
-        return _plain(passes, samples, host, read)
-    except Exception:
-        pass  # vmap cannot do it; the loop can, or raises what is really wrong
-    try:
-        return _looped(passes, samples, host, read)
-    except _HostDrew:
-        return _plain(passes, samples, host, read)
+def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, read: Reader) -> Tensor:
+    """Passes of a network that may do anything: the first one shows what."""
+    own, before = OwnState(passes.modules, passes.others), read()
+    shared = None if passes.opaque else SharedPrefix(passes, read)
+    first = _plain(passes, 1)[0] if shared is None else shared.first()
+    if host.happened():
+        host.begin_anew()
+        return _plain(passes, samples)
+    if samples == 1 or not (read() != before or own.drew() or (shared is not None and shared.random)):
+        return first.unsqueeze(0)
+    if shared is None or shared.whole or own.changed() or passes.below:
+        rest = _plain(passes, samples - 1)
+    else:
+        rest = _shared(passes, shared, samples - 1, rows)
+    return torch.cat([first.unsqueeze(0), rest])
+
+
+def _shared(passes: Passes, shared: SharedPrefix, samples: int, rows: int | None) -> Tensor:
+    """Passes that differ from the first in random numbers alone."""
+    chunks = math.ceil(samples / _chunk(passes, rows, FEWEST_SAMPLES))
+    if chunks < samples and shared.splits and batching.AVAILABLE:
+        try:
+            return _batched(shared, _sizes(samples, chunks))
+        except (NotRepeatable, Exception):
+            passes.renew()  # vmap cannot do it; the loop can, or raises what is really wrong
+    return _looped(shared, samples)
 
 
 def _chunk(passes: Passes, rows: int | None, fewest: int) -> int:
@@ -183,10 +221,6 @@ def _chunk(passes: Passes, rows: int | None, fewest: int) -> int:
     if passes.devices[0].type != "cpu":
         return max(1, ACCELERATOR_ROWS // batch)
     return ROWS // batch if ROWS // batch >= fewest else 1
-
-
-class _HostDrew(BaseException):
-    """A pass drew from Python's or numpy's generator; not an Exception, so that no user code swallows it."""
 
 
 def _folded(passes: Passes, chain: Folded, sizes: list[int], seed: int) -> Tensor:
@@ -203,43 +237,27 @@ def _sizes(samples: int, chunks: int) -> list[int]:
     return [samples // chunks + (index < samples % chunks) for index in range(chunks)]
 
 
-def _batched(passes: Passes, samples: int, chunks: int, host: HostDraws, read: Reader) -> Tensor:
-    shared = SharedPrefix(passes, read)
-    run = shared.compute if chunks == 1 else shared.run  # vmap itself shares the prefix within a chunk
-
+def _batched(shared: SharedPrefix, sizes: list[int]) -> Tensor:
     def sample(spread: Tensor) -> Tensor:
-        out = run(spread)
+        out = shared.run(spread)
         if not batching.is_batched(out):
             raise RuntimeError("the output is the same for all samples")  # the loop finds out why
         return out
 
-    outs = []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-        for size in _sizes(samples, chunks):
-            outs.append(torch.vmap(sample, randomness="different")(torch.zeros(size)))
-            if len(outs) == 1 and host.happened():
-                raise _HostDrew
-    return outs[0] if chunks == 1 else torch.cat(outs)
+        outs = [torch.vmap(sample, randomness="different")(torch.zeros(size)) for size in sizes]
+    return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
-def _looped(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tensor:
-    shared = SharedPrefix(passes, read)
-    outs = [shared.run()]
-    if host.happened():
-        raise _HostDrew
-    if shared.random:
-        outs += [shared.run() for _ in range(samples - 1)]
-    return torch.stack(outs)
+def _looped(shared: SharedPrefix, samples: int) -> Tensor:
+    return torch.stack([shared.run() for _ in range(samples)])
 
 
-def _plain(passes: Passes, samples: int, host: HostDraws, read: Reader) -> Tensor:
-    before = read()
-    host.begin_anew()
+def _plain(passes: Passes, samples: int) -> Tensor:
     outs = []
     for _ in range(samples):
         passes.renew()
-        outs.append(passes())
-        if len(outs) == 1 and read() == before and not host.happened():
-            break
+        with SAMPLED:
+            outs.append(passes())
     return torch.stack(outs)

@@ -10,18 +10,19 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
+from contextual_dropout.baselines.deep_ensemble import DeepEnsemble
 from contextual_dropout.modes import sampling_among
 from contextual_dropout.outputs import Output, picker
 from contextual_dropout.passes import Passes, run_passes
 from contextual_dropout.prediction import MultilabelPrediction, Prediction
-from contextual_dropout.randomness import ONE_AT_A_TIME, isolated, seed_from
+from contextual_dropout.randomness import ONE_AT_A_TIME, isolated, seed_from, seed_of
 from contextual_dropout.regression import RegressionPrediction
 from contextual_dropout.significance import TwoSampleTest
 from contextual_dropout.tasks import AnyPrediction, Task, check_task, interpret
 
-__all__ = ["Model", "predict"]
+__all__ = ["Model", "members_of", "predict"]
 
-#: A network, or an ensemble: a sequence of networks, or an object with a sequence ``members`` of them.
+#: A network, or an ensemble: a ``DeepEnsemble`` or a sequence of networks.
 Model = Callable[..., Any] | Sequence[Callable[..., Any]] | nn.ModuleList
 
 
@@ -60,8 +61,8 @@ def predict(
     if nobody draws).
 
     Args:
-        model: the network; or an ensemble: a list, tuple or ``nn.ModuleList`` of networks, or an object that has one
-            as ``members``.
+        model: the network; or an ensemble: a :class:`~contextual_dropout.baselines.DeepEnsemble`, or a list, tuple or
+            ``nn.ModuleList`` of networks.
         inputs: for the model's forward, of any kind.
         samples: K.
         seed: makes the samples reproducible (on the same machine, with the same ``rows``); fresh ones each time
@@ -95,12 +96,13 @@ def predict(
     check_task(task)
     seed = seed_from(seed, generator)
     with ONE_AT_A_TIME, torch.inference_mode(False), torch.no_grad():
-        members = [Passes(member, inputs, keywords, picker(output)) for member in _members(model)]
+        members = [Passes(member, inputs, keywords, picker(output)) for member in members_of(model)]
         if any(member.lazy for member in members):
             raise ValueError("the model has lazy layers that have not seen an input: call it once before")
         share = max(1, samples // len(members))
         with isolated(seed, [device for member in members for device in member.devices]):
-            outputs = [_sampled(member, share, rows, seed) for member in members]
+            seeds = [seed, *(seed_of(seed, number) for number in range(1, len(members)))]
+            outputs = [_sampled(*each, share, rows) for each in zip(members, seeds, strict=True)]
         if len(members) == 1 and len(outputs[0]) < samples and outputs[0].numel():
             raise ValueError(_NOTHING_RANDOM)
         most = max(len(output) for output in outputs)
@@ -118,7 +120,7 @@ def _count(name: str, value: Any) -> int:
     return count
 
 
-def _sampled(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:
+def _sampled(passes: Passes, seed: int, samples: int, rows: int | None) -> Tensor:
     """The outputs of a member, (K, B, ...)."""
     with _without_trace(passes):
         return run_passes(passes, samples, rows, seed)
@@ -131,23 +133,31 @@ def _without_trace(passes: Passes) -> Iterator[None]:
         with sampling_among(passes.modules):
             yield
     finally:
-        passes.renew()
+        passes.put_back()
 
 
-def _members(model: Any) -> list[Callable[..., Any]]:
-    members = getattr(model, "members", model)
-    if not isinstance(members, list | tuple | nn.ModuleList):
-        members = [model]
+def members_of(model: Any) -> list[Callable[..., Any]]:
+    """The networks of an ensemble; of anything else, that alone.
+
+    An ensemble is a :class:`~contextual_dropout.baselines.DeepEnsemble`, or a list, tuple or ``nn.ModuleList`` that
+    cannot be called itself; what another network calls its ``members`` is its own affair.
+    """
+    if isinstance(model, DeepEnsemble):
+        model = model.members
+    is_sequence = isinstance(model, list | tuple) and not callable(model)
+    is_module_list = isinstance(model, nn.ModuleList) and type(model).forward is nn.ModuleList.forward
+    members = list(model) if is_sequence or is_module_list else [model]
     bad = next((member for member in members if not callable(member)), None)
-    if bad is not None or not len(members):
+    if bad is not None or not members:
         got = "an empty ensemble" if bad is None else f"a {type(bad).__name__}"
         raise TypeError(f"model must be a network (any callable) or a sequence of networks, got {got}")
-    return list(members)
+    return members
 
 
 _NOTHING_RANDOM = (
     "nothing is sampled: the model drew no random number, so that all samples would be equal and look certain. Add "
     "sites with cd.contextualize(model), or dropout layers (nn.Dropout with p > 0); where dropout is called as a "
-    "function it must not depend on the training flag of a module that is no dropout layer; of a plain function give "
-    "the nn.Module instead, so that its dropout can be switched on. samples=1 gives the one deterministic output"
+    "function, call it in eval mode too (F.dropout(x, p, self.training), which cd.predict switches on, and not "
+    "`if self.training:`); of a plain function give the nn.Module instead, so that its dropout can be switched on. "
+    "samples=1 gives the one deterministic output"
 )

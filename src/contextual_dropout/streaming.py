@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from contextual_dropout.predict import Model, predict
-from contextual_dropout.randomness import ONE_AT_A_TIME, Stream, seed_from
+from contextual_dropout.predict import Model, members_of, predict
+from contextual_dropout.randomness import ONE_AT_A_TIME, Stream, seed_from, seed_of
 from contextual_dropout.tasks import AnyPrediction
 
 __all__ = ["predict_batches", "predict_loader"]
@@ -68,7 +67,7 @@ def predict_batches(
         keywords = dict(arguments) if isinstance(arguments, Mapping) else {}
         positional = () if keywords else arguments if isinstance(arguments, tuple) else (arguments,)
         positional, keywords = tree_map(lambda x: x.to(device) if isinstance(x, Tensor) else x, (positional, keywords))
-        yield batch, predict(model, *positional, seed=_seed(seed, index), **keywords, **options)
+        yield batch, predict(model, *positional, seed=seed_of(seed, index), **keywords, **options)
 
 
 def predict_loader(
@@ -122,17 +121,9 @@ def _fetched(loader: Iterable[Any], apart: Callable[[], AbstractContextManager[A
         yield batch
 
 
-def _seed(seed: int, index: int) -> int:
-    """A seed for batch ``index``: unlike ``seed + index`` no two runs share one."""
-    state = np.random.SeedSequence((seed % 2**64, index)).generate_state(1, np.uint64)
-    return int(state[0] >> np.uint64(1))
-
-
 def _device(model: Any) -> torch.device | None:
     """That of the first parameter, if there is one."""
-    members = getattr(model, "members", model)
-    modules = members if isinstance(members, list | tuple | nn.ModuleList) else [model]
-    parameters = (p for module in modules if isinstance(module, nn.Module) for p in module.parameters())
+    parameters = (p for module in members_of(model) if isinstance(module, nn.Module) for p in module.parameters())
     return next((parameter.device for parameter in parameters), None)
 
 
