@@ -72,11 +72,6 @@ def alpha_dropout_on_random_features(n: Any, x: Tensor) -> Tensor:
     return n.leave(n.alpha(n.drop(n.enter(x))))  # type: ignore[no-any-return]
 
 
-def fractional_pooling(n: Any, x: Tensor) -> Tensor:
-    rows = n.drop(n.enter(x))[:, None, None].expand(-1, 1, 4, -1)
-    return F.fractional_max_pool2d(rows, 2, output_size=(1, 3)).flatten(1)
-
-
 def own_numpy_generator(n: Any, x: Tensor) -> Tensor:
     return n.leave(n.drop(n.enter(x) + torch.from_numpy(n.numpy.normal(size=WIDTH)).float()))  # type: ignore[no-any-return]
 
@@ -204,7 +199,7 @@ def control_flow_on_values(n: Any, x: Tensor) -> Tensor:
 
 FORWARDS: list[Forward] = [
     *(two_sites_on_one_tensor, two_contexts_of_one_tensor, one_site_twice, a_draw_by_shape_first),
-    *(alpha_dropout_on_random_features, fractional_pooling, own_numpy_generator, own_python_generator_that_branches),
+    *(alpha_dropout_on_random_features, own_numpy_generator, own_python_generator_that_branches),
     *(own_torch_generator, own_torch_generator_in_place, global_generator, seeded_within, counter, global_counter),
     *(iterator, state_of_the_pass_before, tensor_that_is_changed_in_place, attribute, list_attribute, global_store),
     *(written_through_data, input_written_through_data, written_through_numpy, written_through_a_view),

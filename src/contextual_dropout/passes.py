@@ -8,11 +8,19 @@ folded      k samples of B examples as k B examples           chains of layers t
 batched     ``torch.vmap`` over the samples of a chunk        otherwise, if several samples fit into ``rows``
 looped      one sample after another                          otherwise, and where vmap cannot follow the network,
                                                               or torch is one whose vmap we do not know
-plain       whole passes, unwatched                           compiled networks; draws from Python's or numpy's
-                                                              generator
+plain       whole passes                                      compiled networks, and those whose passes differ in
+                                                              more than torch's random numbers
 =========== ================================================= ==================================================
 
 All but the last compute everything before the first random call once: see :mod:`contextual_dropout.prefix`.
+
+Whether passes differ in random numbers alone is seen in the first one, which is computed as it stands and watched. They
+do not if it drew from another generator than torch's (Python's, numpy's, one of the model's own), if anything that it
+made is still held by somebody when it is over, if it changed what the model holds (:mod:`contextual_dropout.own_state`)
+or a tensor that is neither a buffer nor an input, or if it reached for a tensor's memory (``.data``, ``.numpy()``):
+then all passes are plain. If a later pass gives torch other numbers than the first did, so are all from that one on.
+What is left to trust: a counter, or a generator that decides on rare branches, in a file that defines no class of the
+model.
 
 ``rows`` is the number of examples times samples that one pass computes. Many small passes waste time in calling
 torch, large ones fall out of the processor's cache: see :data:`ROWS`.

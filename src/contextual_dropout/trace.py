@@ -21,8 +21,8 @@ from contextual_dropout.site import masked
 
 __all__ = ["SPLIT", "Trace", "tensors_in", "version"]
 
-#: Random functions of which :func:`torch.vmap` is known to give each sample its own draw (or to raise): not so
-#: ``F.fractional_max_pool2d``, whose draw all samples would share.
+#: Random functions of which :func:`torch.vmap` is known to give each sample its own draw, or to raise; with any other
+#: function samples are looped.
 SPLIT = frozenset(
     {
         *(masked, F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout),
