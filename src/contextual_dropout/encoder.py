@@ -57,7 +57,7 @@ def _average(u: Tensor, axes: list[int], dtype: torch.dtype | None) -> Tensor:
     """The mean over ``axes``, which stay as axes of length one."""
     if not axes:
         return u if dtype is None else u.to(dtype)
-    elements = math.prod(u.shape[axis] for axis in axes)
+    elements = math.prod([u.shape[axis] for axis in axes])  # of a list: Dynamo takes no generator
     return u.mean(axes, keepdim=True, dtype=dtype) if elements else u.sum(axes, keepdim=True, dtype=dtype)
 
 

@@ -78,9 +78,7 @@ def test_torch_compile_trains_evaluates_and_saves(family: str, estimator: str, t
 def test_torch_compile_is_refused_for_estimators_with_reruns(tmp_path: Path) -> None:
     model, examples = bert()
     args = arguments(tmp_path, torch_compile=True)
-    with pytest.raises(
-        ValueError, match=r"torch_compile=True, and Auto runs parts.*straight-through"
-    ):
+    with pytest.raises(ValueError, match=r"torch_compile=True, and Auto runs parts.*straight-through"):
         ELBOTrainer(model, args, train_dataset=examples)
 
 
