@@ -7,7 +7,6 @@
 # %%
 import sys
 import time
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -53,14 +52,14 @@ def batch(size: int = 32) -> tuple[Tensor, Tensor]:
 # %% [markdown]
 # ## Training
 #
-# The same loop for both; `cd.ELBO` is given what the closure calls. The first steps, in which torch compiles, are not
+# The same loop for both; `cd.ELBO` is given what its closure calls. The first steps, in which torch compiles, are not
 # counted.
 
 
 # %%
-def train(model: nn.Module, network: Callable[[Tensor], Tensor]) -> float:
+def train(model: nn.Module, network: nn.Module) -> float:
     """Train, and return the median time of a step in seconds."""
-    objective = cd.ELBO(model, "straight-through", kl_weight=1e-3)
+    objective = cd.ELBO(network, "straight-through", kl_weight=1e-3)
     optimizer = torch.optim.Adam(cd.parameter_groups(model, phi={"lr": 1e-2}), lr=3e-3)
     times = []
     for _ in range(STEPS):

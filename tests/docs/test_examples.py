@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,14 @@ def test_vision_fine_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     assert abs(cases - int(certain.sum())) <= 10  # one thread and two differ by six
     assert near(right_of_these, correct[certain], cases=10)
     assert near(right_of_the_others, correct[~certain], cases=10)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # which inductor calls
+def test_compiled_transformer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    example = str(EXAMPLES / "compiled_transformer.py")
+    monkeypatch.setattr(sys, "argv", [example, "--short"])
+    run = runpy.run_path(example)
+    assert type(run["network"]).__name__ == "OptimizedModule"
+    assert min(run["accuracy"].values()) > 0.6  # of four classes
+    assert re.search(r"^a compiled step takes \d+\.\d\d of the time", capsys.readouterr().out, re.MULTILINE)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
-from transformers import Trainer
+from transformers import Trainer, default_data_collator
 from transformers.integrations import integration_utils
 
 import contextual_dropout as cd
@@ -53,6 +54,23 @@ def test_gradient_checkpointing_changes_nothing(family: str, estimator: str, tmp
     plain = trained(tmp_path / "plain", family, estimator)
     checkpointed = trained(tmp_path / "less", family, estimator, gradient_checkpointing=True)
     torch.testing.assert_close(checkpointed, plain, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(("family", "estimator"), [("bernoulli", "straight-through"), ("gaussian", "auto")])
+def test_sites_in_transformers_compile_without_a_break(family: str, estimator: str) -> None:
+    model, examples = bert(family=family)
+    batch = default_data_collator(examples[:6])
+    labels = batch.pop("labels")
+    gradients = []
+    for network in (model.train(), torch.compile(model, backend="aot_eager", fullgraph=True)):
+        model.zero_grad()
+        torch.manual_seed(3)
+        step = cd.ELBO(network, estimator)(
+            lambda network=network: -F.cross_entropy(network(**batch).logits, labels, reduction="none")  # type: ignore[misc]
+        )
+        step.loss.backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+    torch.testing.assert_close(gradients[1], gradients[0], atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.slow

@@ -122,7 +122,8 @@ def contextual_attention(
         result: tuple[Tensor, Tensor | None] = eager(module, query, key, value, attention_mask, **options)
         return result
     padded = None if vars(module).get(CROSS) else _padded(attention_mask, query.shape[-2])
-    with _InPlaceOfDropout(site, query, padded) as mode:
+    mode = _InPlaceOfDropout(site, query, padded)  # not "with … as": Dynamo would not know its attributes
+    with mode:
         result = eager(module, query, key, value, attention_mask, **options)
     if not mode.calls:
         raise RuntimeError(
