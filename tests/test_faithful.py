@@ -335,3 +335,15 @@ def test_position_wise_and_folded_sites(options: dict[str, Any], chain: bool, ro
     model, x = (layers if chain else Wrapped()).eval(), torch.randn(3, 2, 4)
     samples = cd.predict(model, x, samples=SAMPLES, rows=rows, seed=2, task="regression").samples
     assert_same_passes(samples.double(), loop(model, x, samples=SAMPLES).double())
+
+
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_a_seed_gives_the_same_samples_once_more_where_a_first_call_sets_something_up(rows: int) -> None:
+    def set_up(n: Any, x: Tensor) -> Tensor:
+        if n.calls == 0:
+            n.calls, n.cache = 1, torch.ones(WIDTH)
+        return n.leave(n.drop(n.enter(x)) * n.cache)  # type: ignore[no-any-return]
+
+    model, x = Network(set_up), torch.randn(3, 4)
+    first, second = (cd.predict(model, x, samples=6, seed=1, rows=rows).samples for _ in range(2))
+    assert torch.equal(first, second)

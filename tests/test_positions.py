@@ -23,7 +23,7 @@ LAYOUTS = [
 
 def site(**options: object) -> cd.ContextualDropout:
     layer = cd.ContextualDropout(6, p=0.4, temperature=1.0, reduction=2, **options)  # type: ignore[arg-type]
-    nn.init.normal_(layer.encoder.expand_weight)
+    nn.init.normal_(layer.encoder.expand_weight, std=0.3)
     return layer
 
 
@@ -51,7 +51,7 @@ def test_each_position_is_a_sample_of_its_own(
     torch.testing.assert_close(keep, by_hand(layer, u, dim, axes))
     mask = samples_first(layer(u) / u, dim, axes)
     torch.testing.assert_close(mask, mask[..., :1].expand_as(mask))  # the same over the axes that are left
-    assert len(mask[0, ..., 0].flatten(0, -2).unique(dim=0)) > 1  # and another at each position
+    assert len(mask[..., 0].flatten(0, -2).unique(dim=0)) > 2  # others at other positions and samples
     expected = keep if family == "bernoulli" else torch.ones_like(keep)
     point = samples_first(layer.eval()(u) / u, dim, axes)
     torch.testing.assert_close(point, expected.unsqueeze(-1).expand_as(point))

@@ -74,6 +74,11 @@ class OwnState:
         """Whether anything is not as it was; an iterator may have moved without a trace."""
         return self._iterators or self.drew() or not all(_alike(_items(held), was) for held, was in self._contents)
 
+    def was_set_up(self) -> bool:
+        """Whether something has changed, but only names that held nothing before: a cache or a flag has been filled."""
+        filled = all(_filled(held, was) for held, was in self._contents)
+        return filled and not self._iterators and not self.drew() and self.changed()
+
     def _is_new(self, value: Any) -> bool:
         if isinstance(value, _LEAVES) or id(value) in self._seen:
             return False
@@ -135,6 +140,15 @@ def _alike(now: list[Any], before: list[Any]) -> bool:
     return len(now) == len(before) and all(
         a is b or (type(a) is type(b) and isinstance(a, _SIMPLE) and a == b) for a, b in zip(now, before, strict=True)
     )
+
+
+def _filled(holder: Any, before: list[Any]) -> bool:
+    """Whether everything that a holder had is still there; names that were new or held None may have got a value."""
+    if not isinstance(holder, _MAPPINGS):
+        return _alike(_items(holder), before)
+    names, values = before[: len(before) // 2], before[len(before) // 2 :]
+    kept = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+    return _alike([holder.get(name) for name, _ in kept], [value for _, value in kept])
 
 
 def _position(generator: Any) -> bytes:

@@ -48,7 +48,7 @@ from contextual_dropout.own_state import OwnState
 from contextual_dropout.prefix import SharedPrefix
 from contextual_dropout.randomness import HostDraws, Reader, rng_reader
 from contextual_dropout.rerun import NotRepeatable
-from contextual_dropout.state import BufferState, all_buffers
+from contextual_dropout.state import BufferState, RandomState, all_buffers
 
 __all__ = ["ROWS", "Passes", "run_passes"]
 
@@ -194,20 +194,49 @@ def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Ten
 
 
 def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, read: Reader) -> Tensor:
-    """Passes of a network that may do anything: the first one shows what."""
-    own, before = OwnState(passes.modules, passes.others), read()
-    shared = None if passes.opaque else SharedPrefix(passes, read)
-    first = _plain(passes, 1)[0] if shared is None else shared.first()
+    """Passes of a network that may do anything: the first one shows what.
+
+    What a network only sets up when it is first called (a cache, a flag) is there in its second pass: so that one is
+    taken for the first, with the same random numbers, and a seed gives the same samples in every call.
+    """
+    start = [RandomState(device) for device in passes.devices]
+    first = _First(passes, read)
+    if first.set_up and samples > 1 and not host.happened():
+        for state in start:
+            state.restore()
+        passes.renew()
+        first = _First(passes, read)
     if host.happened():
         host.begin_anew()
         return _plain(passes, samples)
-    if samples == 1 or not (read() != before or own.drew() or (shared is not None and shared.random)):
-        return first.unsqueeze(0)
-    if shared is None or shared.whole or own.changed() or passes.below:
+    if samples == 1 or not first.random:
+        return first.out.unsqueeze(0)
+    if first.shared is None or first.leaves_something or passes.below:
         rest = _plain(passes, samples - 1)
     else:
-        rest = _shared(passes, shared, samples - 1, rows)
-    return torch.cat([first.unsqueeze(0), rest])
+        rest = _shared(passes, first.shared, samples - 1, rows)
+    return torch.cat([first.out.unsqueeze(0), rest])
+
+
+class _First:
+    """A first pass, and what it shows.
+
+    Attributes:
+        out: (B, ...).
+        shared: what later passes may share; None of a compiled network.
+        random: whether it drew any random number.
+        leaves_something: whether it left something behind that the next pass will find.
+        set_up: whether that is something which had not been there before.
+    """
+
+    def __init__(self, passes: Passes, read: Reader) -> None:
+        own, before = OwnState(passes.modules, passes.others), read()
+        self.shared = None if passes.opaque else SharedPrefix(passes, read)
+        self.out = _plain(passes, 1)[0] if self.shared is None else self.shared.first()
+        drawn = read() != before or own.drew()
+        self.random = drawn or (self.shared is not None and self.shared.random)
+        self.leaves_something = own.changed() or (self.shared is not None and self.shared.whole)
+        self.set_up = self.shared is not None and own.was_set_up()
 
 
 def _shared(passes: Passes, shared: SharedPrefix, samples: int, rows: int | None) -> Tensor:
