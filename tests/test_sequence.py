@@ -40,6 +40,7 @@ def test_a_site_that_reads_no_padding() -> None:
     layer = SequenceDropout(0.3).eval()
     u, padded = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True]] * 2)
     assert torch.equal(layer(u, padded), u)
-    cd.contextualize(layer, example=(u, padded), temperature=1.0, initialisation="he")
+    options = {"positions": "pooled", "temperature": 1.0, "initialisation": "he"}
+    cd.contextualize(layer, example=(u, padded), **options)
     torch.testing.assert_close(layer(u, padded)[:, :2], layer(u[:, :2]))
     assert not torch.allclose(layer(u)[:, :2], layer(u[:, :2]))  # told of no padding it would read it

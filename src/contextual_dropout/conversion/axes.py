@@ -55,7 +55,7 @@ class SampleAxis:
 def find_samples(model: nn.Module, example: Example) -> Batches | None:
     """Run the example with two and three samples; None where it cannot be or where samples influence one another.
 
-    Call it inside :func:`~contextual_dropout.conversion.observation.plain_passes`.
+    Call it inside :func:`~contextual_dropout.conversion.discovery.plainly`.
     """
     second_best = None
     for axes in example.guesses():

@@ -125,10 +125,13 @@ class Causal:
 
     Attributes:
         axes: for each site of a causal part, the axis of the positions in its input.
-        known: whether there was an input whose end could be changed.
+        calls: summaries of what each site was given.
+        known: whether the network runs with another end of each of its inputs that are sequences, or has none of these
+            and no causal attention.
     """
 
     axes: dict[ContextualDropout, int]
+    calls: dict[ContextualDropout, list[Summary]]
     known: bool
 
 
@@ -136,30 +139,34 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
     """Change the ends of all inputs that are sequences, and see what moves.
 
     Args:
-        model: with sites, inside :func:`~contextual_dropout.conversion.observation.plain_passes`.
+        model: with sites, inside :func:`~contextual_dropout.conversion.discovery.plainly`.
         example: to run.
         samples: the axis of the samples in each leaf that has one.
     """
     found: dict[ContextualDropout, int] = {}
-    before: Observation | None = None
-    known = False
-    for leaf, axis in _sequences(model, example, samples):
+    try:
+        before = observe(model, example)
+    except Exception:  # whatever the network raises, the rehearsal will raise it again
+        return Causal(found, {}, False)
+    sequences, failed = list(_sequences(model, example, samples)), 0
+    for leaf, axis in sequences:
         length = example.tensors()[leaf].shape[axis]
         try:
-            before = before or observe(model, example)
+            if length < 2:
+                raise ValueError("one position has no end")
             starts = sorted({length // 2, length - 1})
             after = {start: observe(model, example.with_other_end(leaf, axis, start)) for start in starts}
-        except Exception:  # whatever the network raises: it does not take such an input
+        except Exception:  # it does not take such an input
+            failed += 1
             continue
-        known = True
         if _is_causal(before, after, length):
             places = {site: _position_axis(site, before, after, length) for site in before.calls}
             found |= {site: place for site, place in places.items() if place is not None}
-    return Causal(found, known)
+    return Causal(found, before.calls, not failed and (bool(sequences) or not before.causal))
 
 
 def _sequences(model: nn.Module, example: Example, samples: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """The leaves that may be sequences of at least two positions, and the axis of these."""
+    """The leaves that may be sequences, and the axis of their positions."""
     convolutional = any(isinstance(each, nn.Conv1d | nn.ConvTranspose1d) for each in model.modules())
     for leaf, tensor in example.tensors().items():
         first = 1 - min(samples.get(leaf, 0), 1)
@@ -167,7 +174,7 @@ def _sequences(model: nn.Module, example: Example, samples: dict[int, int]) -> I
             axes = [first] * (tensor.ndim == 3) + [tensor.ndim - 1] * (convolutional and tensor.ndim in (2, 3))
         else:
             axes = [first] * (tensor.ndim == 2 and not is_mask(tensor))
-        yield from ((leaf, axis) for axis in axes if tensor.shape[axis] > 1)
+        yield from ((leaf, axis) for axis in axes)
 
 
 def _is_causal(before: Observation, after: dict[int, Observation], length: int) -> bool:

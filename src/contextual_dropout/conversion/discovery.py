@@ -18,7 +18,7 @@ from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
 from contextual_dropout.randomness import preserved
 
-__all__ = ["Shape", "arguments_of", "find_calls", "find_shapes"]
+__all__ = ["Shape", "arguments_of", "find_calls", "find_shapes", "plainly"]
 
 Shape = tuple[int, ...]
 
@@ -28,7 +28,7 @@ def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
     if example is None:
         return None
     search = Search()
-    with _plainly(model), search:
+    with plainly(model), search:
         _run(model, example)
     return search.result()
 
@@ -49,7 +49,7 @@ def find_shapes(
             hooks.append(item.module.register_forward_hook(partial(_note_output, shapes)))
     search = Search()
     try:
-        with _plainly(model), search:
+        with plainly(model), search:
             _run(model, example)
     finally:
         for hook in hooks:
@@ -74,7 +74,7 @@ def _run(model: nn.Module, example: Any) -> None:
 
 
 @contextmanager
-def _plainly(model: nn.Module) -> Iterator[None]:
+def plainly(model: nn.Module) -> Iterator[None]:
     """In eval mode, without autograd and without fused paths; random generators and modes are as before after it."""
     modes = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()

@@ -11,19 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-__all__ = ["Example", "arguments_of"]
+from contextual_dropout.conversion.discovery import arguments_of
+
+__all__ = ["Example"]
 
 #: Where the samples are: the axis for each leaf that has them.
 Axes = dict[int, int]
 #: So many guesses of where they are, at most.
 GUESSES = 8
-
-
-def arguments_of(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments and keywords of the call that an example stands for."""
-    if isinstance(example, dict):
-        return (), example
-    return (example if isinstance(example, tuple) else (example,)), {}
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from contextual_dropout.conversion.example import Example
-from contextual_dropout.randomness import preserved
 from contextual_dropout.site import ContextualDropout
 
-__all__ = ["Observation", "Summary", "observe", "plain_passes"]
+__all__ = ["Observation", "Summary", "observe"]
 
 #: What is kept of a site's input: big ones are not.
 Keep = Callable[[ContextualDropout, Tensor, Tensor | None], Any]
@@ -75,7 +74,7 @@ class Observation:
 
 
 def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, context: Summary.of(u)) -> Observation:
-    """Run the network on an example; inside :func:`plain_passes` only.
+    """Run the network on an example; inside :func:`~contextual_dropout.conversion.discovery.plainly` only.
 
     Args:
         model: with sites, which hand their inputs on.
@@ -95,23 +94,6 @@ def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, con
         out = example.call(model)
     seen.outputs = [Summary.of(leaf) for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.ndim > 0]
     return seen
-
-
-@contextmanager
-def plain_passes(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode and without fused paths; random generators and modes are as before after it."""
-    devices = {parameter.device for parameter in model.parameters()}
-    modes = {module: module.training for module in model.modules()}
-    fused = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with preserved(devices), torch.no_grad():
-            model.eval()
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
-        for module, mode in modes.items():
-            module.training = mode
 
 
 @contextmanager
