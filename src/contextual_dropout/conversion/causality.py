@@ -25,10 +25,11 @@ from contextual_dropout.site import ContextualDropout
 __all__ = ["Causal", "Verdict", "causal_axes", "causal_by_construction"]
 
 #: What code that makes causal masks itself has in it.
-CAUSAL_NAMES = {"tril", "triu", "tril_", "triu_", "is_causal"}
+CAUSAL_NAMES = {"tril", "triu", "tril_", "triu_", "is_causal", "generate_square_subsequent_mask"}
 #: How the classes of language models and decoders end in ``transformers``.
 CAUSAL_MODELS = ("ForCausalLM", "LMHeadModel", "Decoder", "DecoderModel")
-Verdict = Literal["causal", "free", "unknown"]
+#: "likely": the code can make causal masks; whether it does, only an example tells.
+Verdict = Literal["causal", "likely", "unknown", "free"]
 #: Entries that differ by more, relative to the largest, have moved.
 MOVED = 1e-6
 #: Layers on images: their axes are not positions in time.
@@ -57,15 +58,19 @@ def _of_layer(model: nn.Module, name: str, looking: dict[nn.Module, Verdict]) ->
     for part in around[whole:]:
         inside = {module: looking[module] for module in part.modules() if module in looking}
         if inside:
-            return _together(inside, model)
+            verdict = _together(inside, model)
+            masked = verdict == "unknown" and any(looking.get(each) == "likely" for each in around)
+            return "likely" if masked else verdict
     return "free"
 
 
 def _together(looking: dict[nn.Module, Verdict], model: nn.Module) -> Verdict:
     """The verdict on a part with several layers that look at positions; each position for itself is always right."""
     verdicts = set(looking.values())
-    if any(verdict == "causal" for module, verdict in looking.items() if not isinstance(module, nn.RNNBase)):
-        return "causal"
+    certainties: tuple[Verdict, ...] = ("causal", "likely")
+    for certain in certainties:
+        if any(verdict == certain for module, verdict in looking.items() if not isinstance(module, nn.RNNBase)):
+            return certain
     if "unknown" in verdicts or len(verdicts) > 1:
         return "unknown"
     if "causal" in verdicts:  # recurrent layers alone: of a language model, or of one branch next to images
@@ -86,7 +91,7 @@ def _verdict(module: nn.Module) -> Verdict | None:
     if type(module).__module__.startswith(("torch.", "contextual_dropout.")):
         return None
     names = _names(module)
-    return "causal" if names & CAUSAL_NAMES else "unknown" if "scaled_dot_product_attention" in names else None
+    return "likely" if names & CAUSAL_NAMES else "unknown" if "scaled_dot_product_attention" in names else None
 
 
 def _verdict_on_transformers(module: nn.Module) -> Verdict | None:

@@ -23,7 +23,7 @@ class LayerOptions:
     """How the sites of one layer are to be built.
 
     Attributes:
-        build: options of its sites.
+        build: options of its sites, as long as no example says otherwise.
         positions: whether these are to be its own or pooled; None where only an example can tell.
         doubtful: whether they are pooled though the layer may belong to a causal part.
         chosen: the names of the options that the user gave.
@@ -48,7 +48,8 @@ def layer_options(model: nn.Module, settings_of: Mapping[str, Mapping[str, Any]]
         if positions is None and causal[name] == "causal":
             positions = "own"
         chosen = frozenset(build)
-        if positions == "own" and "batch_dim" not in chosen:
+        likely = positions is None and causal[name] == "likely"
+        if (positions == "own" or likely) and "batch_dim" not in chosen:
             build["positions"] = "own"
             if name and isinstance(model.get_submodule(name.rpartition(".")[0]), AttentionDropout):
                 build = weights_options(build)

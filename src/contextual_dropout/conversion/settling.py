@@ -97,7 +97,8 @@ def _settle_axes(
     position = causal.axes.get(site)
     if position is not None and not _is_open(site) and site.dim % len(calls[0].shape) == position:
         position = None  # known to be the features' axis
-    own = layer.positions == "own" or (layer.positions is None and position is not None)
+    likely = not causal.known and layer.build.get("positions") == "own"
+    own = layer.positions == "own" or (layer.positions is None and (position is not None or likely))
     options = _axes(site, calls[0].shape, where, position, own, is_on_weights(model, name))
     adjust(site, options | {"folded": where.folded})
     return None
