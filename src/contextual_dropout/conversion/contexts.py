@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.observation import observe
@@ -69,7 +70,7 @@ def follows_instance_norm(model: nn.Module, name: str) -> bool:
     """Whether a layer is, or comes right after, an instance normalisation in a sequence of layers."""
     parent_name, _, own = name.rpartition(".")
     parent, layer = model.get_submodule(parent_name), model.get_submodule(name)
-    if isinstance(parent, nn.Sequential) and not _is_instance_norm(layer):
+    if isinstance(parent, nn.Sequential) and isinstance(layer, _DropoutNd):
         children = dict(parent.named_children())
         before = list(children)[: list(children).index(own)] if own in children else []
         layer = children[before[-1]] if before else layer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
@@ -24,7 +25,7 @@ from contextual_dropout.conversion.placement import (
 )
 from contextual_dropout.conversion.plan import Item, has_dropout, make_plan, nothing_matched
 from contextual_dropout.conversion.record import conversion, conversions, join, mark, marked, unmark
-from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
+from contextual_dropout.conversion.report import CHILD, Change, Conversion, ConversionWarning
 from contextual_dropout.conversion.selection import Selector, matcher
 from contextual_dropout.conversion.settling import Settled, remarks_on, settle
 from contextual_dropout.conversion.snapshot import unchanged_on_error
@@ -243,12 +244,28 @@ def _settle(model: nn.Module, record: Conversion, example: Any, layers: Mapping[
     owners = {name: layers[change.name] for change in record.changes for name in change.sites}
     told = settle(model, {name: site for name, site in sites(model).items() if name in owners}, example, owners)
     for change in list(record.changes):
-        reasons = [told.reasons[name] for name in change.sites if name in told.reasons]
+        reasons = {name: told.reasons[name] for name in change.sites if name in told.reasons}
         if reasons:
-            _undo(model, change.kind, [change.name, *change.aliases])
-            record.changes.remove(change)
-            record.left[change.name] = reasons[0]
+            _leave(model, record, change, reasons)
     return told
+
+
+def _leave(model: nn.Module, record: Conversion, change: Change, reasons: dict[str, str]) -> None:
+    """Take back the sites of a change, or only those of some calls of dropout as a function."""
+    sites_at = join(change.name, CHILD)
+    by_call = {name[len(sites_at) + 1 :].partition(".")[0]: reason for name, reason in reasons.items()}
+    staying = tuple(name for name in change.sites if name[len(sites_at) + 1 :].partition(".")[0] not in by_call)
+    if change.kind == InPlaceOfCalls.kind and staying:
+        for call, reason in by_call.items():
+            del model.get_submodule(sites_at)[call]  # type: ignore[operator]
+            record.left[f"{change.name} (F.dropout, {call.replace('_', ' ')})".lstrip()] = reason
+        less = dataclasses.replace(change, sites=staying)
+        record.changes[record.changes.index(change)] = less
+        mark(model.get_submodule(change.name), record, less)
+        return
+    _undo(model, change.kind, [change.name, *change.aliases])
+    record.changes.remove(change)
+    record.left[change.name] = next(iter(reasons.values()))
 
 
 class _Rehearsal(TorchFunctionMode):

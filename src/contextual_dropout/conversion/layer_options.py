@@ -11,7 +11,7 @@ from torch import nn
 from contextual_dropout.attention import AttentionDropout
 from contextual_dropout.conversion.causality import causal_by_construction
 from contextual_dropout.conversion.contexts import follows_instance_norm
-from contextual_dropout.conversion.placement import weights_options
+from contextual_dropout.conversion.functional import weights_options
 
 __all__ = ["LayerOptions", "Positions", "layer_options"]
 

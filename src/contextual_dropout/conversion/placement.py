@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.calls import Found
-from contextual_dropout.conversion.functional import SitePerCall, attach_calls, detach_calls, sites_for_calls
+from contextual_dropout.conversion.functional import (
+    SitePerCall,
+    attach_calls,
+    detach_calls,
+    sites_for_calls,
+    weights_options,
+)
 from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
 from contextual_dropout.conversion.report import CHILD, Change
 from contextual_dropout.conversion.widths import SitePerWidth
@@ -93,13 +99,6 @@ def _site(features: int | None, options: dict[str, Any], **fixed: Any) -> Contex
     if features is None or "positions" in options:  # how many axes there are, the first input tells
         return LazyContextualDropout(**settings)
     return ContextualDropout(features, **({"dim": -1} | settings))
-
-
-def weights_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Options for a site on attention weights (B, H, N_Q, N_K) that is given its context."""
-    own = options.get("positions") == "own"
-    axes = {"dim": 1, "batch_dim": (0, 2) if own else 0, "pooling": "mean"}
-    return {name: value for name, value in options.items() if name != "positions"} | axes
 
 
 class InPlaceOf:

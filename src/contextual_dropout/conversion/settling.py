@@ -13,10 +13,11 @@ from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.axes import Batches, SampleAxis, find_samples, sample_axis
 from contextual_dropout.conversion.causality import Causal, causal_axes
 from contextual_dropout.conversion.contexts import Constancy, constancies
+from contextual_dropout.conversion.discovery import plainly
 from contextual_dropout.conversion.example import Example
+from contextual_dropout.conversion.functional import SitePerCall
 from contextual_dropout.conversion.hugging_face import BEFORE
 from contextual_dropout.conversion.layer_options import LayerOptions
-from contextual_dropout.conversion.discovery import plainly
 from contextual_dropout.conversion.placement import CALL_HOOKS, STATE_HOOKS
 from contextual_dropout.conversion.report import Conversion
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
@@ -133,7 +134,8 @@ def _is_open(site: ContextualDropout) -> bool:
 def is_on_weights(model: nn.Module, name: str) -> bool:
     """Whether a site masks attention weights and is told more about them than its input."""
     parent = model.get_submodule(name.rpartition(".")[0])
-    return isinstance(parent, AttentionDropout | ContextualMultiheadAttention) or BEFORE in vars(parent)
+    of_a_call = isinstance(parent, SitePerCall) and name.rpartition(".")[2].startswith("weights")
+    return of_a_call or isinstance(parent, AttentionDropout | ContextualMultiheadAttention) or BEFORE in vars(parent)
 
 
 def _settle_pooling(site: ContextualDropout, found: Constancy, layer: LayerOptions) -> bool:
