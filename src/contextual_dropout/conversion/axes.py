@@ -105,6 +105,9 @@ def _plausible(batches: Batches) -> bool:
     two, three = batches.two, batches.three
     if len(two.sequences) != len(three.sequences) or len(two.outputs) != len(three.outputs):
         return False
+    second = [batches.example.leaves[leaf] for leaf, axis in batches.axes.items() if axis == 1]
+    if second and not two.sequences and all(each.ndim == 2 for each in second):
+        return False  # the second axis of a matrix is its features', unless torch's own layers say otherwise
     for (smaller, axis), (larger, _) in zip(two.sequences, three.sequences, strict=True):
         if _growing(smaller, larger) != [axis]:
             return False
