@@ -31,12 +31,14 @@ class Batches:
         example: with three samples.
         two: the pass with two samples.
         three: the pass with three.
+        rolled: whether some samples have the tokens of others in another order.
     """
 
     axes: Axes
     example: Example
     two: Observation
     three: Observation
+    rolled: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,13 @@ def sample_axis(batches: Batches, site: ContextualDropout) -> SampleAxis | str |
 def _run(model: nn.Module, example: Example, axes: Axes) -> Batches | None:
     if _may_index_out_of_range(example, axes):
         return None
-    smaller, larger = (example.of_samples(axes, samples) for samples in (2, 3))
-    try:
-        return Batches(axes, larger, observe(model, smaller), observe(model, larger))
-    except Exception:  # whatever the network raises: it does not take this many samples
-        return None
+    for rolled in (False, True):
+        smaller, larger = (example.of_samples(axes, samples, rolled=rolled) for samples in (2, 3))
+        try:
+            return Batches(axes, larger, observe(model, smaller), observe(model, larger), rolled)
+        except Exception:  # whatever the network raises: it does not take this many samples, or these
+            continue
+    return None
 
 
 def _may_index_out_of_range(example: Example, axes: Axes) -> bool:

@@ -67,11 +67,17 @@ class Example:
                 if len(found) > 1:
                     yield {first: axis}
 
-    def of_samples(self, axes: Axes, samples: int) -> Example:
-        """The example with this many samples, all different; those of a smaller number are the first of a larger."""
+    def of_samples(self, axes: Axes, samples: int, *, rolled: bool = False) -> Example:
+        """The example with this many samples, all different; those of a smaller number are the first of a larger.
+
+        Args:
+            axes: where they are.
+            samples: how many.
+            rolled: new samples of tokens have those of a given one in another order, for networks that count some.
+        """
         leaves = list(self.leaves)
         for i, axis in axes.items():
-            leaves[i] = torch.stack(_samples(leaves[i], axis, samples), axis)
+            leaves[i] = torch.stack(_samples(leaves[i], axis, samples, rolled), axis)
         return replace(self, leaves=tuple(leaves))
 
     def with_other_end(self, leaf: int, axis: int, start: int) -> Example:
@@ -99,20 +105,26 @@ def _axis_of(size: int, tensor: Tensor, axis: int) -> int | None:
     return next((where for where in (0, 1) if tensor.ndim > where and tensor.shape[where] == size), None)
 
 
-def _samples(tensor: Tensor, axis: int, samples: int) -> list[Tensor]:
+def _samples(tensor: Tensor, axis: int, samples: int, rolled: bool) -> list[Tensor]:
     rows: list[Tensor] = []
     for i in range(samples):
         row = tensor.select(axis, i % tensor.shape[axis])
         seen = i >= tensor.shape[axis] or any(torch.equal(row, earlier) for earlier in rows)
-        rows.append(_varied(row, i) if seen else row)
+        rows.append(_varied(row, i, tensor, rolled) if seen else row)
     return rows
 
 
-def _varied(row: Tensor, seed: int) -> Tensor:
-    """Another sample like this one: with noise where it has real numbers, else its own entries in another order."""
+def _varied(row: Tensor, number: int, known: Tensor, rolled: bool) -> Tensor:
+    """Another sample like this one: with noise where it has real numbers, else with some other tokens."""
     if row.is_floating_point() and not (is_mask(row) and torch.unique(row).numel() == 2):
-        return _noisy(row, seed)
-    return row if row.ndim == 0 or row.dtype is torch.bool or is_mask(row) else row.roll(seed, -1)
+        return _noisy(row, number)
+    if row.ndim == 0 or is_mask(row):
+        return row
+    if rolled:
+        return row.roll(number, -1)
+    return torch.where(
+        torch.arange(row.shape[-1], device=row.device) % (number + 1) == 0, _other_tokens(row, known), row
+    )
 
 
 def _noisy(tensor: Tensor, seed: int) -> Tensor:

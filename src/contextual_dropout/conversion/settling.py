@@ -68,7 +68,7 @@ def settle(
             reason = _settle_axes(model, name, site, batches, causal, layers[name])
             if reason is not None:
                 told.reasons[name] = reason
-        if batches is not None:
+        if batches is not None and not batches.rolled:  # which have the same means
             found = constancies(model, batches.example)
             told.constant = [
                 name
