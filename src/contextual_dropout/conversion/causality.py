@@ -131,8 +131,8 @@ class Causal:
     Attributes:
         axes: for each site of a causal part, the axis of the positions in its input.
         calls: summaries of what each site was given.
-        known: whether the network runs with another end of each of its inputs that are sequences, or has none of these
-            and no causal attention.
+        known: whether that settles it: the network runs with another end of each of its inputs that are sequences, or
+            has attention that is not causal.
     """
 
     axes: dict[ContextualDropout, int]
@@ -167,7 +167,8 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
         if _is_causal(before, after, length):
             places = {site: _position_axis(site, before, after, length) for site in before.calls}
             found |= {site: place for site, place in places.items() if place is not None}
-    return Causal(found, before.calls, not failed and (bool(sequences) or not before.causal))
+    seen = before.attends and not before.causal
+    return Causal(found, before.calls, seen or (not failed and (bool(sequences) or not before.causal)))
 
 
 def _sequences(model: nn.Module, example: Example, samples: dict[int, int]) -> Iterator[tuple[int, int]]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from contextual_dropout.conversion.calls import SOFTMAX
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.site import ContextualDropout
 
@@ -64,12 +65,14 @@ class Observation:
         calls: for each site what was kept of its calls, in their order.
         outputs: summaries of the tensors that the network returned.
         sequences: what torch's own sequence layers were given, and which axis they take for the samples'.
-        causal: whether attention was seen in which no position looks at a later one.
+        attends: whether attention was seen, in which several positions look at one another.
+        causal: whether some was seen in which no position looks at a later one.
     """
 
     calls: dict[ContextualDropout, list[Any]] = field(default_factory=dict)
     outputs: list[Summary] = field(default_factory=list)
     sequences: list[tuple[Summary, int]] = field(default_factory=list)
+    attends: bool = False
     causal: bool = False
 
 
@@ -127,13 +130,17 @@ class _Attention(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        if func in (F.softmax, torch.softmax, Tensor.softmax):
-            self.seen.causal |= is_lower_triangular(out)
+        if func in SOFTMAX:
+            self._note(out, is_lower_triangular(out))
         elif func is F.scaled_dot_product_attention:
             mask = kwargs.get("attn_mask", args[3] if len(args) > 3 else None)
             looks = mask if mask is None or mask.dtype is torch.bool else mask.exp()
-            self.seen.causal |= bool(kwargs.get("is_causal")) or (looks is not None and is_lower_triangular(looks))
+            self._note(out, bool(kwargs.get("is_causal")) or (looks is not None and is_lower_triangular(looks)))
         return out
+
+    def _note(self, out: Tensor, causal: bool) -> None:
+        self.seen.attends |= out.ndim > 2 and out.shape[-2] > 1
+        self.seen.causal |= causal
 
 
 def is_lower_triangular(weights: Tensor) -> bool:

@@ -16,7 +16,7 @@ from contextual_dropout.conversion.contexts import Constancy, constancies
 from contextual_dropout.conversion.discovery import plainly
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.functional import SitePerCall
-from contextual_dropout.conversion.hugging_face import BEFORE
+from contextual_dropout.conversion.hugging_face import BEFORE, SITE
 from contextual_dropout.conversion.layer_options import LayerOptions
 from contextual_dropout.conversion.placement import CALL_HOOKS, STATE_HOOKS
 from contextual_dropout.conversion.report import Conversion
@@ -134,8 +134,11 @@ def _is_open(site: ContextualDropout) -> bool:
 def is_on_weights(model: nn.Module, name: str) -> bool:
     """Whether a site masks attention weights and is told more about them than its input."""
     parent = model.get_submodule(name.rpartition(".")[0])
-    of_a_call = isinstance(parent, SitePerCall) and name.rpartition(".")[2].startswith("weights")
-    return of_a_call or isinstance(parent, AttentionDropout | ContextualMultiheadAttention) or BEFORE in vars(parent)
+    own = name.rpartition(".")[2]
+    if isinstance(parent, SitePerCall):
+        return own.startswith("weights")
+    of_transformers = own == SITE and BEFORE in vars(parent)
+    return of_transformers or isinstance(parent, AttentionDropout | ContextualMultiheadAttention)
 
 
 def _settle_pooling(site: ContextualDropout, found: Constancy, layer: LayerOptions) -> bool:
