@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -373,3 +375,27 @@ def test_verdicts_by_construction() -> None:
     assert verdicts(encoder(), ["layers.0.dropout"]) == {"layers.0.dropout": "unknown"}
     beside_images = nn.ModuleDict({"image": nn.Conv2d(1, 1, 1), "text": nn.LSTM(2, 2, 2), "drop": nn.Dropout()})
     assert verdicts(beside_images, ["drop", "text"]) == {"drop": "unknown", "text": "causal"}
+
+
+class Jitter(nn.Module):
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__()
+        self.draw, self.dropout, self.head = draw, nn.Dropout(0.2), nn.Linear(4, 2)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        out: Tensor = self.head(self.dropout(x) + self.draw())
+        return out
+
+
+@pytest.mark.filterwarnings("error")
+def test_networks_that_draw_by_themselves() -> None:
+    """Global generators are set alike for all passes; what has its own is said. Buffers are as before."""
+    x = torch.randn(2, 3, 4)
+    for draw in (random.random, lambda: float(np.random.random()), lambda: float(torch.rand(()))):
+        model = cd.contextualize(Jitter(draw), example=x)
+        assert own_positions(model) == {"dropout"}
+        assert model.calls == 0
+    with pytest.warns(cd.ConversionWarning, match="cannot be told with this example, since two passes on it differ"):
+        cd.contextualize(Jitter(random.Random(0).random), example=x)

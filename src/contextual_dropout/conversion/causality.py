@@ -133,11 +133,13 @@ class Causal:
         calls: summaries of what each site was given.
         known: whether that settles it: the network runs with another end of each of its inputs that are sequences, or
             has attention that is not causal.
+        repeatable: whether two passes on the same input are the same.
     """
 
     axes: dict[ContextualDropout, int]
     calls: dict[ContextualDropout, list[Summary]]
     known: bool
+    repeatable: bool = True
 
 
 def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> Causal:
@@ -150,9 +152,12 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
     """
     found: dict[ContextualDropout, int] = {}
     try:
-        before = observe(model, example)
+        before, again = observe(model, example), observe(model, example)
     except Exception:  # whatever the network raises, the rehearsal will raise it again
         return Causal(found, {}, False)
+    pairs = zip(before.outputs, again.outputs, strict=False)
+    if any(_first_moved(*pair) is not None for pair in pairs):
+        return Causal(found, before.calls, known=False, repeatable=False)
     sequences, failed = list(_sequences(model, example, samples)), 0
     for leaf, axis in sequences:
         length = example.tensors()[leaf].shape[axis]

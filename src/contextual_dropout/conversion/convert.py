@@ -13,7 +13,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.compilation import eagerly, refuse_wrappers
-from contextual_dropout.conversion.discovery import Shape, arguments_of, find_calls, find_shapes
+from contextual_dropout.conversion.discovery import Shape, arguments_of, buffers_kept, find_calls, find_shapes
 from contextual_dropout.conversion.functional import sites_for_calls
 from contextual_dropout.conversion.layer_options import LayerOptions, Positions, layer_options
 from contextual_dropout.conversion.placement import (
@@ -97,7 +97,7 @@ def contextualize(
     refuse_wrapped(model, "convert it")
     refuse_wrappers(model)
     model = model if inplace else copy.deepcopy(model)
-    with unchanged_on_error(model):
+    with unchanged_on_error(model), buffers_kept(model):
         found = find_calls(model, example)
         plan = make_plan(model, replace, after, exclude, p, found)
         shapes = find_shapes(model, example, plan.items, found)

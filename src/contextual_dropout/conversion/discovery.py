@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from contextual_dropout.compilation import eagerly
 from contextual_dropout.conversion.calls import Found, Search
 from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
 from contextual_dropout.randomness import preserved
+from contextual_dropout.state import BufferState, all_buffers
 
-__all__ = ["Shape", "arguments_of", "find_calls", "find_shapes", "plainly"]
+__all__ = ["Shape", "arguments_of", "buffers_kept", "find_calls", "find_shapes", "initialised_buffers", "plainly"]
 
 Shape = tuple[int, ...]
 
@@ -71,6 +73,21 @@ def arguments_of(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def _run(model: nn.Module, example: Any) -> None:
     arguments, keywords = arguments_of(example)
     model(*arguments, **keywords)
+
+
+def initialised_buffers(model: nn.Module) -> list[tuple[nn.Module, str]]:
+    """The buffers that have values, as owner and name."""
+    return [(owner, name) for owner, name in all_buffers(model.modules()) if not is_lazy(getattr(owner, name))]
+
+
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Put all buffers back at the end: what an example does to them is not the user's data."""
+    state = BufferState(initialised_buffers(model))
+    try:
+        yield
+    finally:
+        state.restore()
 
 
 @contextmanager

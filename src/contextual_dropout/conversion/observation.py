@@ -15,8 +15,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from contextual_dropout.conversion.calls import SOFTMAX
+from contextual_dropout.conversion.discovery import initialised_buffers
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.site import ContextualDropout
+from contextual_dropout.state import Surroundings
 
 __all__ = ["Observation", "Summary", "observe"]
 
@@ -84,9 +86,10 @@ def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, con
         example: what to call it with.
         keep: what to keep of a site's input and context.
     """
-    seen = Observation()
+    seen, surroundings = Observation(), Surroundings(initialised_buffers(model))
     torch.manual_seed(0)
     with ExitStack() as stack:
+        stack.callback(surroundings.restore)  # so that all passes start from the same state
         for module in model.modules():
             if isinstance(module, ContextualDropout):
                 stack.enter_context(_handing_on(module, seen, keep))

@@ -36,13 +36,15 @@ class Settled:
         reasons: why sites cannot stay, by their names.
         constant: sites whose context is the same for every sample, by their names.
         samples_known: whether the network runs with another number of samples.
-        causality_known: whether it runs with another end of its input.
+        causality_known: whether it could be told what is causal.
+        repeatable: whether two passes on the same input are the same.
     """
 
     reasons: dict[str, str] = field(default_factory=dict)
     constant: list[str] = field(default_factory=list)
     samples_known: bool = True
     causality_known: bool = True
+    repeatable: bool = True
 
 
 def settle(
@@ -63,7 +65,7 @@ def settle(
     with plainly(model):
         batches = find_samples(model, given)
         causal = causal_axes(model, given if batches is None else batches.example, batches.axes if batches else {})
-        told = Settled(samples_known=batches is not None, causality_known=causal.known)
+        told = Settled(samples_known=batches is not None, causality_known=causal.known, repeatable=causal.repeatable)
         for name, site in sites.items():
             reason = _settle_axes(model, name, site, batches, causal, layers[name])
             if reason is not None:
@@ -186,14 +188,19 @@ def remarks_on(
     _guard_attention(model, record, layers)
     if told is not None and not told.samples_known:
         record.notes["(samples)"] = (
-            "the model does not run with another number of samples than the example has: their axis is taken on trust"
+            "the model does not run with another number of samples than the example has, or not in the same way: their "
+            "axis is taken on trust"
         )
     loud: dict[str, str] = {}
     for name in told.constant if told is not None else ():
         loud[name] = "its context is the same for every sample, so that its rates cannot depend on the input"
-    doubtful = [change.name for change in record.changes if layers[change.name].doubtful]
+    random = told is not None and not told.repeatable
+    open_ones = [change.name for change in record.changes if layers[change.name].positions is None]
+    doubtful = [name for name in open_ones if random or layers[name].doubtful]
     if doubtful and (told is None or not told.causality_known):
         missing = "without an example" if told is None else "with this example"
+        if random:
+            missing += ", since two passes on it differ (the network has a generator or a memory of its own)"
         loud["(positions)"] = (
             f"whether the network is causal cannot be told {missing}, and sites pool over all positions, later ones "
             f"too, in {_some(doubtful)}: give example= a sequence with its mask, or choose positions='own' or 'pooled'"
