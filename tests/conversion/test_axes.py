@@ -197,3 +197,23 @@ def test_samples_of_an_example_differ_and_stay_the_same_in_larger_batches() -> N
         assert (len(small), len(large)) == (2, 3)
         assert torch.equal(large[:2], small)
         assert not torch.equal(small[0], small[1])
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape", "other", "features"),
+    [
+        ((nn.Conv1d(3, 8, 3, padding=1), nn.ReLU()), (2, 3, 9), (2, 3, 12), 8),
+        ((nn.Linear(3, 8), nn.GELU()), (2, 5, 6, 3), (2, 7, 9, 3), 8),
+        ((nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)), (2, 3, 9, 9), (2, 3, 7, 8), 8),
+    ],
+)
+def test_the_layer_before_tells_the_features(
+    layers: tuple[nn.Module, ...], shape: tuple[int, ...], other: tuple[int, ...], features: int
+) -> None:
+    """Channels first on three axes and last on four; inputs of another size have the same features."""
+    model = nn.Sequential(*layers, nn.Dropout(0.2), nn.Flatten(), nn.LazyLinear(2))
+    model(torch.randn(shape))
+    cd.contextualize(model, example=torch.randn(shape))
+    (site,) = cd.sites(model).values()
+    assert site.features == features
+    model[:3](torch.randn(other))

@@ -77,7 +77,8 @@ def _run(model: nn.Module, example: Any) -> None:
 
 def initialised_buffers(model: nn.Module) -> list[tuple[nn.Module, str]]:
     """The buffers that have values, as owner and name."""
-    return [(owner, name) for owner, name in all_buffers(model.modules()) if not is_lazy(getattr(owner, name))]
+    buffers = ((owner, name, getattr(owner, name)) for owner, name in all_buffers(model.modules()))
+    return [(owner, name) for owner, name, buffer in buffers if not (is_lazy(buffer) or buffer.is_meta)]
 
 
 @contextmanager

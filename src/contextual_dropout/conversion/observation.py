@@ -11,17 +11,25 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from contextual_dropout.conversion.calls import SOFTMAX
 from contextual_dropout.conversion.discovery import initialised_buffers
 from contextual_dropout.conversion.example import Example
+from contextual_dropout.conversion.placement import CONVOLUTIONS
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.state import Surroundings
 
 __all__ = ["Observation", "Summary", "observe"]
 
+#: Where layers put their features.
+FEATURES: dict[type[nn.Module], int] = {
+    **CONVOLUTIONS,
+    **dict.fromkeys((nn.Linear, nn.Embedding, nn.LayerNorm), -1),
+    **dict.fromkeys((_NormBase, nn.GroupNorm), 1),
+}
 #: What is kept of a site's input: big ones are not.
 Keep = Callable[[ContextualDropout, Tensor, Tensor | None], Any]
 
@@ -65,6 +73,7 @@ class Observation:
 
     Attributes:
         calls: for each site what was kept of its calls, in their order.
+        features: for each site the axis of the features in each call, where the layer before it tells that.
         outputs: summaries of the tensors that the network returned.
         sequences: what torch's own sequence layers were given, and which axis they take for the samples'.
         attends: whether attention was seen, in which several positions look at one another.
@@ -72,10 +81,21 @@ class Observation:
     """
 
     calls: dict[ContextualDropout, list[Any]] = field(default_factory=dict)
+    features: dict[ContextualDropout, list[int | None]] = field(default_factory=dict)
     outputs: list[Summary] = field(default_factory=list)
     sequences: list[tuple[Summary, int]] = field(default_factory=list)
     attends: bool = False
     causal: bool = False
+    _before: tuple[int, tuple[int, ...]] | None = None
+
+    def note_features(self, module: nn.Module, args: Any, output: Any) -> None:
+        """A hook for layers of which it is known where they put their features."""
+        axis = next(axis for kind, axis in FEATURES.items() if isinstance(module, kind))
+        self._before = (axis, tuple(output.shape)) if isinstance(output, Tensor) else None
+
+    def features_of(self, u: Tensor) -> int | None:
+        """The axis of the features of what looks like the output of the last such layer."""
+        return None if self._before is None or self._before[1] != u.shape else self._before[0] % u.ndim
 
 
 def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, context: Summary.of(u)) -> Observation:
@@ -96,6 +116,8 @@ def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, con
             elif isinstance(module, nn.RNNBase | nn.MultiheadAttention):
                 hook = module.register_forward_pre_hook(partial(_note_sequence, seen=seen), with_kwargs=True)
                 stack.callback(hook.remove)
+            elif isinstance(module, tuple(FEATURES)):
+                stack.callback(module.register_forward_hook(seen.note_features).remove)
         stack.enter_context(_Attention(seen))
         out = example.call(model)
     seen.outputs = [Summary.of(leaf) for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.ndim > 0]
@@ -108,6 +130,7 @@ def _handing_on(site: ContextualDropout, seen: Observation, keep: Keep) -> Itera
 
     def forward(u: Tensor, context: Tensor | None = None) -> Tensor:
         seen.calls.setdefault(site, []).append(keep(site, u, context))
+        seen.features.setdefault(site, []).append(seen.features_of(u))
         return u
 
     vars(site)["forward"] = forward

@@ -102,7 +102,8 @@ def _settle_axes(
         position = None  # known to be the features' axis
     likely = not causal.known and layer.build.get("positions") == "own"
     own = layer.positions == "own" or (layer.positions is None and (position is not None or likely))
-    options = _axes(site, calls[0].shape, where, position, own, is_on_weights(model, name))
+    features = _features(site, batches)
+    options = _axes(site, calls[0].shape, where, position, own, is_on_weights(model, name), features)
     adjust(site, options | {"folded": where.folded})
     return None
 
@@ -114,6 +115,7 @@ def _axes(
     position: int | None,
     own: bool,
     on_weights: bool,
+    features: int | None,
 ) -> dict[str, Any]:
     """The axes of samples, positions and features, as options of the site."""
     if on_weights:  # its context is made for these
@@ -121,11 +123,19 @@ def _axes(
     dim = (1 if len(shape) >= 4 else -1) if _is_open(site) else site.dim
     taken = (where.axis, position) if own else (where.axis,)
     options: dict[str, Any] = {}
+    if features is not None and features not in taken and features != dim % len(shape):
+        dim = options["dim"] = features
     if dim % len(shape) in taken and _is_open(site):
         free = [axis for axis in range(len(shape)) if axis not in taken]
         dim = options["dim"] = free[-1] if free else dim
     others = [axis for axis in range(len(shape)) if axis not in (where.axis, dim % len(shape))]
     return options | {"batch_dim": (where.axis, *others) if own and others else where.axis}
+
+
+def _features(site: ContextualDropout, batches: Batches | None) -> int | None:
+    """The axis of the features where that is open and the layer before all calls of the site tells it."""
+    found = set(batches.three.features[site]) if batches is not None and _is_open(site) else set()
+    return found.pop() if len(found) == 1 else None
 
 
 def _is_open(site: ContextualDropout) -> bool:
