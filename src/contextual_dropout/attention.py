@@ -189,7 +189,7 @@ def warn_if_causal(site: ContextualDropout, scores: Tensor) -> None:
     if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(scores):
         return
     setattr(site, UNASKED, False)
-    allowed = _allowed(scores)
+    allowed = _allowed(scores.detach())  # nothing for a checkpointed pass to save
     if not has_own_positions(site) and not bool(allowed.triu(1).any()) and bool(allowed.tril(-1).any()):
         warnings.warn(
             "a contextual dropout site pools over all queries of attention that is causal: what a position sees then "
