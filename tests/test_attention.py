@@ -127,6 +127,20 @@ def test_contexts_by_hand() -> None:
     assert CONTEXTS["queries"](without).tolist() == [[3.0, 6.0]]
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "weights"])
+def test_contexts_per_query_are_those_of_the_query_alone(kind: AttentionContext) -> None:
+    """A loop over queries, each with the keys that it may see and no others; padding of queries makes no difference."""
+    torch.manual_seed(0)
+    queries, keys = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4)
+    scores = (queries @ keys.mT).masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf)
+    found = CONTEXTS[kind](Attended(scores.softmax(-1), scores, queries), per_query=True)
+    assert found.shape == (2, 5, 12 if kind == "queries" else 3)
+    for i in range(5):
+        seen = scores[:, :, i : i + 1, : i + 1]
+        alone = Attended(seen.softmax(-1), seen, queries[:, :, i : i + 1])
+        torch.testing.assert_close(found[:, i], CONTEXTS[kind](alone))
+
+
 @pytest.mark.parametrize("kind", ["entropy", "scores", "queries"])
 def test_contexts_of_many_queries_fit_into_half_precision(kind: AttentionContext) -> None:
     """Sums over 500 queries and keys are beyond float16, and their means are not."""

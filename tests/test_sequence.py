@@ -40,6 +40,24 @@ def test_a_site_that_reads_no_padding() -> None:
     layer = SequenceDropout(0.3).eval()
     u, padded = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True]] * 2)
     assert torch.equal(layer(u, padded), u)
-    cd.contextualize(layer, example=(u, padded), temperature=1.0, initialisation="he")
+    options = {"positions": "pooled", "temperature": 1.0, "initialisation": "he"}
+    cd.contextualize(layer, example=(u, padded), **options)
     torch.testing.assert_close(layer(u, padded)[:, :2], layer(u[:, :2]))
     assert not torch.allclose(layer(u)[:, :2], layer(u[:, :2]))  # told of no padding it would read it
+
+
+def test_a_position_wise_site_reads_each_position_alone() -> None:
+    torch.manual_seed(0)
+    u, padded = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True]] * 2)
+    layer = cd.contextualize(SequenceDropout(0.3).eval(), positions="own", temperature=1.0, initialisation="he")
+    together = layer(u, padded)
+    for i in range(4):
+        torch.testing.assert_close(together[:, i : i + 1], layer(u[:, i : i + 1]))
+
+
+def test_deviations_of_real_positions() -> None:
+    u, padded = torch.tensor([[[1.0], [4.0], [30.0]]]), torch.tensor([[False, False, True]])
+    assert pooled_positions(u, padded, "mean-deviation").tolist() == [[2.5, 1.5]]
+    layer = cd.contextualize(SequenceDropout(0.3), positions="pooled", pooling="mean-deviation")
+    layer(u, padded)
+    assert layer.dropout.encoder.context_features == 2

@@ -14,6 +14,9 @@ queries    the mean query of each head                               H * d
 weights    the paper's: constant, for comparison only                H
 ========== ========================================================= ==========
 
+A position-wise site (``batch_dim=(0, 2)``) has rates of its own for each query. Its context is of that query alone, and
+of the keys that it may look at: in causal attention nothing of what comes later.
+
 Padded keys have no influence on the first three, nor have queries that are known to be padding. The paper's mean counts
 both, as it has to in order to be constant: of n keys that are no padding it would be 1 / n, the length of the text.
 
@@ -24,12 +27,14 @@ padding of its keys alone: there padded queries count.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from contextual_dropout.sequence import has_own_positions
 from contextual_dropout.site import AttentionContext, ContextualDropout
 
 __all__ = [
@@ -39,13 +44,17 @@ __all__ = [
     "AttentionDropout",
     "attention_entropy",
     "masked_attention",
+    "mean_weights",
     "pooled_queries",
     "pooled_scores",
+    "warn_if_causal",
 ]
 
 #: A key this far below a query's best one, or below 0, is masked: by -1e4, -1e9, the least number that the precision
 #: has, or -inf. A score that is meant has lost all its weight long before, in any precision.
 MASKED = 5e3
+#: The attribute of sites that pool over queries though nobody asked for that.
+UNASKED = "pools_unasked"
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,9 @@ class Attended:
     padded: Tensor | None = None
 
 
-def attention_entropy(weights: Tensor, scores: Tensor, padded: Tensor | None = None) -> Tensor:
+def attention_entropy(
+    weights: Tensor, scores: Tensor, padded: Tensor | None = None, *, per_query: bool = False
+) -> Tensor:
     """How widely each head looks, relative to looking everywhere it may: mean over queries of H(weights) / log(N_K).
 
     N_K counts the keys that are not masked, be their weights too small for the precision or not; padded queries, or
@@ -75,9 +86,10 @@ def attention_entropy(weights: Tensor, scores: Tensor, padded: Tensor | None = N
         weights: (B, H, N_Q, N_K), softmaxed; NaN where a query may look at no key.
         scores: the same before the softmax: they tell which keys are masked.
         padded: (B, N_Q), True for queries to leave out.
+        per_query: do not average over queries.
 
     Returns:
-        (B, H), from 0 to 1 but for rounding.
+        (B, H), from 0 to 1 but for rounding; (B, N_Q, H) per query.
 
     Example:
         >>> scores = torch.tensor([[[[0.0, 0.0, -200.0, -torch.inf]]]])  # three keys, one of which has no weight
@@ -90,35 +102,40 @@ def attention_entropy(weights: Tensor, scores: Tensor, padded: Tensor | None = N
     # Not torch.special.entr, whose derivative at 0 is infinite: it would make the pathwise gradient NaN.
     entropy = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log())
     relative = entropy.sum(-1) / keys.clamp_min(2).to(_precise(weights)).log()
-    return _mean(relative * counted, counted, -1)
+    return (relative * counted).mT if per_query else _mean(relative * counted, counted, -1)
 
 
-def pooled_scores(scores: Tensor, padded: Tensor | None = None) -> Tensor:
+def pooled_scores(scores: Tensor, padded: Tensor | None = None, *, per_query: bool = False) -> Tensor:
     """The mean score of each head over all pairs of a query and a key that it may look at.
 
     Args:
         scores: (B, H, N_Q, N_K), before the softmax.
         padded: (B, N_Q), True for queries to leave out.
+        per_query: average over keys alone.
 
     Returns:
-        (B, H).
+        (B, H); (B, N_Q, H) per query.
     """
     counted = _allowed(scores)
     if padded is not None:
         counted = counted & ~padded[:, None, :, None]
-    return _mean(scores.masked_fill(~counted, 0), counted, (-2, -1))
+    scores = scores.masked_fill(~counted, 0)
+    return _mean(scores, counted, -1).mT if per_query else _mean(scores, counted, (-2, -1))
 
 
-def pooled_queries(queries: Tensor, padded: Tensor | None = None) -> Tensor:
+def pooled_queries(queries: Tensor, padded: Tensor | None = None, *, per_query: bool = False) -> Tensor:
     """The mean query of each head.
 
     Args:
         queries: (B, H, N_Q, d).
         padded: (B, N_Q), True for queries to leave out.
+        per_query: do not average.
 
     Returns:
-        (B, H * d).
+        (B, H * d); (B, N_Q, H * d) per query.
     """
+    if per_query:
+        return queries.transpose(1, 2).flatten(2)
     if padded is None:
         return queries.mean(2).flatten(1)
     counted = (~padded)[:, None, :, None]
@@ -140,18 +157,47 @@ def _precise(values: Tensor) -> torch.dtype:
     return torch.promote_types(values.dtype, torch.float32)
 
 
-CONTEXTS: dict[AttentionContext, Callable[[Attended], Tensor]] = {
-    "entropy": lambda attended: attention_entropy(attended.weights, attended.scores, attended.padded),
-    "scores": lambda attended: pooled_scores(attended.scores, attended.padded),
-    "queries": lambda attended: pooled_queries(attended.queries, attended.padded),
-    "weights": lambda attended: attended.weights.nan_to_num().mean((-2, -1)),
+def mean_weights(weights: Tensor, scores: Tensor, *, per_query: bool = False) -> Tensor:
+    """The paper's context, the mean weight: constant. (B, H), or (B, N_Q, H) over the keys that each query may see."""
+    weights = weights.nan_to_num()
+    return _mean(weights, _allowed(scores), -1).mT if per_query else weights.mean((-2, -1))
+
+
+#: What makes the context of the weights, per query or not.
+CONTEXTS: dict[AttentionContext, Callable[..., Tensor]] = {
+    "entropy": lambda it, per_query=False: attention_entropy(it.weights, it.scores, it.padded, per_query=per_query),
+    "scores": lambda it, per_query=False: pooled_scores(it.scores, it.padded, per_query=per_query),
+    "queries": lambda it, per_query=False: pooled_queries(it.queries, it.padded, per_query=per_query),
+    "weights": lambda it, per_query=False: mean_weights(it.weights, it.scores, per_query=per_query),
 }
 
 
 def masked_attention(site: ContextualDropout, attended: Attended) -> Tensor:
     """The weights under a site's masks, with the context that the site was built for."""
-    masked: Tensor = site(attended.weights, context=CONTEXTS[site.attention_context](attended))
+    context = CONTEXTS[site.attention_context](attended, has_own_positions(site))
+    masked: Tensor = site(attended.weights, context=context)
     return masked
+
+
+def warn_if_causal(site: ContextualDropout, scores: Tensor) -> None:
+    """Warn where a site pools over the queries of attention that turns out to be causal, unless that was asked for.
+
+    Looked at once, at the first call with a mask.
+    """
+    if not getattr(site, UNASKED, False) or scores.shape[-2] != scores.shape[-1] or scores.shape[-1] < 2:
+        return
+    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(scores):
+        return
+    setattr(site, UNASKED, False)
+    allowed = _allowed(scores.detach())  # nothing for a checkpointed pass to save
+    if not has_own_positions(site) and not bool(allowed.triu(1).any()) and bool(allowed.tril(-1).any()):
+        warnings.warn(
+            "a contextual dropout site pools over all queries of attention that is causal: what a position sees then "
+            "depends on later ones. Convert again with an example= that has the mask, with positions='own', or, if "
+            "that is meant, with positions='pooled'",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 class AttentionDropout(nn.Module):

@@ -25,9 +25,10 @@ SHAPES = [
 def test_a_gate_is_the_point_estimate_of_a_site(dropout: nn.Module, shape: tuple[int, ...], axis: int) -> None:
     """On the axis on which contextualize would put it, too."""
     options = {"temperature": 1.0, "reduction": 2, "initialisation": "he"}
+    pooled = {"positions": "pooled", "rescale": False, "inplace": False}
     u = torch.rand(shape) + 0.5
     gated = contextual_gating(nn.Sequential(nn.Identity(), dropout), inplace=False, **options)
-    site = cd.contextualize(nn.Sequential(nn.Identity(), dropout), inplace=False, rescale=False, example=u, **options)
+    site = cd.contextualize(nn.Sequential(nn.Identity(), dropout), example=u, **pooled, **options)
     gated(u)
     gated[1].encoder.load_state_dict(cd.sites(site.eval())["1"].encoder.state_dict())
     torch.testing.assert_close(gated(u), site(u))

@@ -161,7 +161,7 @@ def test_a_sink_is_no_key(kind: str) -> None:
     inputs = tokens()
     cd.contextualize(model.eval(), example=inputs, attention_context=kind)
     for keep in cd.keep_probabilities(model, **inputs).values():
-        assert keep.shape == (3, 4)
+        assert keep.shape == (3, 7, 4)
 
 
 class RenamedAttention(nn.Module):

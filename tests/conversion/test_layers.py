@@ -31,7 +31,7 @@ def test_after_a_recurrent_layer(kind: type[nn.Module]) -> None:
     model = nn.Sequential(kind(4, 6))
     cd.contextualize(model, after=kind, example=torch.randn(5, 3, 4))
     (site,) = cd.sites(model).values()
-    assert (site.features, site.batch_dims) == (6, (1,))
+    assert (site.features, site.batch_dims) == (6, (1, 0))
 
 
 def test_queries_without_a_key_do_not_spread() -> None:
@@ -43,7 +43,7 @@ def test_queries_without_a_key_do_not_spread() -> None:
     causal = torch.ones(5, 5).triu(1).bool()
     plain = model(x, mask=causal, src_key_padding_mask=padding).detach()  # with autograd: the fused path has NaN itself
     with torch.no_grad():
-        converted = cd.contextualize(model)(x, mask=causal, src_key_padding_mask=padding)
+        converted = cd.contextualize(model, positions="own")(x, mask=causal, src_key_padding_mask=padding)
     real = ~padding
     torch.testing.assert_close(converted[real], plain[real], atol=1e-5, rtol=0)
 
@@ -51,7 +51,7 @@ def test_queries_without_a_key_do_not_spread() -> None:
 def test_attention_context_ignores_padding() -> None:
     torch.manual_seed(0)
     attention = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True).eval()
-    cd.contextualize(attention, replace=lambda name, module: module is attention, temperature=1.0)
+    cd.contextualize(attention, replace=lambda name, module: module is attention, temperature=1.0, positions="pooled")
     nn.init.normal_(cd.sites(attention)["contextual_dropout"].encoder.expand_weight)
     x = torch.randn(1, 4, 8)
     longer = torch.cat([x, torch.randn(1, 3, 8)], 1)
@@ -75,7 +75,7 @@ def test_packed_sequences_keep_their_order() -> None:
 
 def test_attention_refuses_masks_that_torch_refuses() -> None:
     attention = nn.Sequential(nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True))
-    layer = cd.contextualize(attention)[0]
+    layer = cd.contextualize(attention, positions="pooled")[0]
     x = torch.randn(2, 4, 8)
     with pytest.raises(TypeError, match="attn_mask must be boolean"):
         layer(x, x, x, attn_mask=torch.ones(4, 4, dtype=torch.uint8))

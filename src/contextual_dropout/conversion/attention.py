@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contextual_dropout.attention import Attended, masked_attention
+from contextual_dropout.attention import Attended, masked_attention, warn_if_causal
 from contextual_dropout.site import ContextualDropout
 
 __all__ = ["ContextualMultiheadAttention"]
@@ -43,6 +43,8 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
             key_padding_mask = key_padding_mask.unsqueeze(0)
         q, k, v = (self._heads(t) for t in self._project(*inputs))  # (B, H, N, E / H)
         scores = _masked(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]), attn_mask, key_padding_mask)
+        if attn_mask is not None:
+            warn_if_causal(self.contextual_dropout, scores)
         weights = scores.softmax(-1)
         padded = _padding(key_padding_mask) if query is key else None
         if not need_weights:  # as torch does then: a query that may look at no key sees zeros

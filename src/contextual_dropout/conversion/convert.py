@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
@@ -12,8 +13,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.compilation import eagerly, refuse_wrappers
-from contextual_dropout.conversion.discovery import Shape, arguments_of, find_calls, find_shapes
+from contextual_dropout.conversion.discovery import Shape, arguments_of, buffers_kept, find_calls, find_shapes
 from contextual_dropout.conversion.functional import sites_for_calls
+from contextual_dropout.conversion.layer_options import LayerOptions, Positions, layer_options
 from contextual_dropout.conversion.placement import (
     PLACEMENTS,
     InPlaceOf,
@@ -23,8 +25,9 @@ from contextual_dropout.conversion.placement import (
 )
 from contextual_dropout.conversion.plan import Item, has_dropout, make_plan, nothing_matched
 from contextual_dropout.conversion.record import conversion, conversions, join, mark, marked, unmark
-from contextual_dropout.conversion.report import Change, Conversion, ConversionWarning
+from contextual_dropout.conversion.report import CHILD, Change, Conversion, ConversionWarning
 from contextual_dropout.conversion.selection import Selector, matcher
+from contextual_dropout.conversion.settling import Settled, remarks_on, settle
 from contextual_dropout.conversion.snapshot import unchanged_on_error
 from contextual_dropout.conversion.widths import with_a_site_per_width
 from contextual_dropout.distributed import refuse_wrapped
@@ -45,6 +48,7 @@ def contextualize(
     exclude: Selector | None = None,
     family: Literal["bernoulli", "gaussian"] = "bernoulli",
     p: float | None = None,
+    positions: Positions | None = None,
     example: Any = None,
     inplace: bool = True,
     overrides: Mapping[Any, Mapping[str, Any]] | None = None,
@@ -66,9 +70,13 @@ def contextualize(
         exclude: what to leave alone, with everything inside it.
         family: of all new sites.
         p: initial drop rate of all new sites; by default that of the replaced dropout, and 0.2 behind layers.
-        example: an input (or a tuple of arguments, or a dictionary of keywords) to run the model on once, in eval mode.
-            It tells the sites their number of features at once instead of at the first call, their order, and which
-            dropout is not reached through its module.
+        positions: of sequences. ``"own"``: each has masks and rates of its own, from its own features; ``"pooled"``:
+            all have those of the sample, from the mean over its positions. By default their own wherever the network is
+            causal, where pooling would show each position what comes later, and pooled elsewhere.
+        example: an input (or a tuple of arguments, or a dictionary of keywords) to run the model on, in eval mode.
+            It tells the sites their number of features at once instead of at the first call, their order, which
+            dropout is not reached through its module, where the samples are in each site's input, and what is causal:
+            the model also runs on two and three samples like those of the example, and on other ends of its sequences.
         inplace: change the model itself, or a copy.
         overrides: options for some layers, over those of all: ``{selector: options}``, a later one over an earlier one.
         options: further ones of :class:`~contextual_dropout.ContextualDropout`. Two have other defaults here,
@@ -89,21 +97,24 @@ def contextualize(
     refuse_wrapped(model, "convert it")
     refuse_wrappers(model)
     model = model if inplace else copy.deepcopy(model)
-    with unchanged_on_error(model):
+    with unchanged_on_error(model), buffers_kept(model):
         found = find_calls(model, example)
         plan = make_plan(model, replace, after, exclude, p, found)
         shapes = find_shapes(model, example, plan.items, found)
-        settings = {"family": family, "initialisation": "zero", "rescale": True} | options
-        settings_of = _per_layer(settings, overrides or {}, plan.items)
+        settings = {"family": family, "initialisation": "zero", "rescale": True, "positions": positions} | options
+        layers = layer_options(model, _per_layer(settings, overrides or {}, plan.items))
         record = Conversion(left=dict(plan.left))
-        built = [(item, _build(model, item, settings_of[item.name], shapes, record)) for item in plan.items]
+        built = [(item, _build(model, item, layers[item.name].build, shapes, record)) for item in plan.items]
         for item, site in built:
             if next(site.parameters(), None) is not None:
                 _attach(model, record, item, site)
         if not record.changes:
             raise ValueError(nothing_matched(model, record.left))
+        told = None if example is None else _settle(model, record, example, layers)
         if example is not None:
             _rehearse(model, record, example)
+    for remark in remarks_on(model, record, layers, told):
+        warnings.warn(remark, ConversionWarning, stacklevel=2)
     if record.left:
         warnings.warn(f"not all dropout was converted:\n{_left(record)}", ConversionWarning, stacklevel=2)
     return model
@@ -226,6 +237,35 @@ def _undo(model: nn.Module, kind: str, names: list[str]) -> None:
     if kind == InPlaceOf.kind:
         for alias in names[1:]:
             model.set_submodule(alias, model.get_submodule(names[0]))
+
+
+def _settle(model: nn.Module, record: Conversion, example: Any, layers: Mapping[str, LayerOptions]) -> Settled:
+    """Give the sites the axes that the example tells, and take back those that cannot have any."""
+    owners = {name: layers[change.name] for change in record.changes for name in change.sites}
+    told = settle(model, {name: site for name, site in sites(model).items() if name in owners}, example, owners)
+    for change in list(record.changes):
+        reasons = {name: told.reasons[name] for name in change.sites if name in told.reasons}
+        if reasons:
+            _leave(model, record, change, reasons)
+    return told
+
+
+def _leave(model: nn.Module, record: Conversion, change: Change, reasons: dict[str, str]) -> None:
+    """Take back the sites of a change, or only those of some calls of dropout as a function."""
+    sites_at = join(change.name, CHILD)
+    by_call = {name[len(sites_at) + 1 :].partition(".")[0]: reason for name, reason in reasons.items()}
+    staying = tuple(name for name in change.sites if name[len(sites_at) + 1 :].partition(".")[0] not in by_call)
+    if change.kind == InPlaceOfCalls.kind and staying:
+        for call, reason in by_call.items():
+            del model.get_submodule(sites_at)[call]  # type: ignore[operator]
+            record.left[f"{change.name} (F.dropout, {call.replace('_', ' ')})".lstrip()] = reason
+        less = dataclasses.replace(change, sites=staying)
+        record.changes[record.changes.index(change)] = less
+        mark(model.get_submodule(change.name), record, less)
+        return
+    _undo(model, change.kind, [change.name, *change.aliases])
+    record.changes.remove(change)
+    record.left[change.name] = next(iter(reasons.values()))
 
 
 class _Rehearsal(TorchFunctionMode):

@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from contextual_dropout.compilation import eagerly
 from contextual_dropout.conversion.calls import Found, Search
 from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
 from contextual_dropout.randomness import preserved
+from contextual_dropout.state import BufferState, all_buffers
 
-__all__ = ["Shape", "arguments_of", "find_calls", "find_shapes"]
+__all__ = ["Shape", "arguments_of", "buffers_kept", "find_calls", "find_shapes", "initialised_buffers", "plainly"]
 
 Shape = tuple[int, ...]
 
@@ -28,7 +30,7 @@ def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
     if example is None:
         return None
     search = Search()
-    with _plainly(model), search:
+    with plainly(model), search:
         _run(model, example)
     return search.result()
 
@@ -49,7 +51,7 @@ def find_shapes(
             hooks.append(item.module.register_forward_hook(partial(_note_output, shapes)))
     search = Search()
     try:
-        with _plainly(model), search:
+        with plainly(model), search:
             _run(model, example)
     finally:
         for hook in hooks:
@@ -73,8 +75,24 @@ def _run(model: nn.Module, example: Any) -> None:
     model(*arguments, **keywords)
 
 
+def initialised_buffers(model: nn.Module) -> list[tuple[nn.Module, str]]:
+    """The buffers that have values, as owner and name."""
+    buffers = ((owner, name, getattr(owner, name)) for owner, name in all_buffers(model.modules()))
+    return [(owner, name) for owner, name, buffer in buffers if not (is_lazy(buffer) or buffer.is_meta)]
+
+
 @contextmanager
-def _plainly(model: nn.Module) -> Iterator[None]:
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Put all buffers back at the end: what an example does to them is not the user's data."""
+    state = BufferState(initialised_buffers(model))
+    try:
+        yield
+    finally:
+        state.restore()
+
+
+@contextmanager
+def plainly(model: nn.Module) -> Iterator[None]:
     """In eval mode, without autograd and without fused paths; random generators and modes are as before after it."""
     modes = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()

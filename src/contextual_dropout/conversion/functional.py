@@ -22,7 +22,15 @@ from contextual_dropout.conversion.report import CHILD
 from contextual_dropout.conversion.widths import with_a_site_per_width
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 
-__all__ = ["Calls", "SitePerCall", "attach_calls", "class_obstacle", "detach_calls", "sites_for_calls"]
+__all__ = [
+    "Calls",
+    "SitePerCall",
+    "attach_calls",
+    "class_obstacle",
+    "detach_calls",
+    "sites_for_calls",
+    "weights_options",
+]
 
 
 class SitePerCall(nn.ModuleDict):
@@ -53,15 +61,15 @@ def sites_for_calls(found: Found, options: dict[str, Any]) -> tuple[SitePerCall,
         if reason:
             left[f"call {number} of {total}"] = reason
             continue
-        settings = {"dim": call.dim, "p": call.p} | (_on_weights(options) if call.weights else options)
+        settings = {"dim": call.dim, "p": call.p} | (weights_options(options) if call.weights else options)
         site = with_a_site_per_width(LazyContextualDropout(**settings), found.shapes(number - 1))
         sites[f"{'weights' if call.weights else 'call'}_{number}_of_{total}"] = site
     return SitePerCall(sites), left
 
 
-def _on_weights(options: dict[str, Any]) -> dict[str, Any]:
+def weights_options(options: dict[str, Any]) -> dict[str, Any]:
     """Options for a site on attention weights (B, H, N_Q, N_K) that is given its context."""
-    axes = {"dim": 1, "batch_dim": (0, 2) if options.get("positions") == "own" else 0}
+    axes = {"dim": 1, "batch_dim": (0, 2) if options.get("positions") == "own" else 0, "pooling": "mean"}
     return {name: value for name, value in options.items() if name != "positions"} | axes
 
 

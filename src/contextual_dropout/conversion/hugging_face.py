@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.attention import Attended, masked_attention
+from contextual_dropout.attention import Attended, masked_attention, warn_if_causal
 from contextual_dropout.site import ContextualDropout
 
 __all__ = ["IMPLEMENTATION", "attention_drop_rate", "is_attention", "rate_holder", "remove_site", "use_site"]
@@ -122,7 +122,8 @@ def contextual_attention(
         result: tuple[Tensor, Tensor | None] = eager(module, query, key, value, attention_mask, **options)
         return result
     padded = None if vars(module).get(CROSS) else _padded(attention_mask, query.shape[-2])
-    mode = _InPlaceOfDropout(site, query, padded)  # not "with … as": Dynamo would not know its attributes
+    masked = attention_mask is not None
+    mode = _InPlaceOfDropout(site, query, padded, masked)  # not "with … as": Dynamo would not know its attributes
     with mode:
         result = eager(module, query, key, value, attention_mask, **options)
     if not mode.calls:
@@ -136,9 +137,9 @@ def contextual_attention(
 class _InPlaceOfDropout(TorchFunctionMode):
     """While it is on, ``F.dropout`` on the last softmax's output is a site."""
 
-    def __init__(self, site: ContextualDropout, queries: Tensor, padded: Tensor | None) -> None:
+    def __init__(self, site: ContextualDropout, queries: Tensor, padded: Tensor | None, masked: bool) -> None:
         super().__init__()
-        self.site, self.queries, self.padded = site, queries, padded
+        self.site, self.queries, self.padded, self.masked = site, queries, padded, masked
         self.scores: Tensor | None = None
         self.calls = 0
 
@@ -150,7 +151,10 @@ class _InPlaceOfDropout(TorchFunctionMode):
             return func(*args, **kwargs)
         self.calls += 1
         weights = args[0] if args else kwargs["input"]
-        scores = self.scores[..., : weights.shape[-1]]  # some models softmax a sink with the keys, and cut it off
+        # Some models softmax a sink with the keys, and cut it off.
+        scores: Tensor = self.scores[..., : weights.shape[-1]]
+        if self.masked:
+            warn_if_causal(self.site, scores)
         return masked_attention(self.site, Attended(weights, scores, self.queries, self.padded))
 
 

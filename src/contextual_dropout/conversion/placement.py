@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.calls import Found
-from contextual_dropout.conversion.functional import SitePerCall, attach_calls, detach_calls, sites_for_calls
+from contextual_dropout.conversion.functional import (
+    SitePerCall,
+    attach_calls,
+    detach_calls,
+    sites_for_calls,
+    weights_options,
+)
 from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
 from contextual_dropout.conversion.report import CHILD, Change
 from contextual_dropout.conversion.widths import SitePerWidth
@@ -90,7 +96,7 @@ class Placement(Protocol):
 
 def _site(features: int | None, options: dict[str, Any], **fixed: Any) -> ContextualDropout:
     settings = fixed | options
-    if features is None:
+    if features is None or "positions" in options:  # how many axes there are, the first input tells
         return LazyContextualDropout(**settings)
     return ContextualDropout(features, **({"dim": -1} | settings))
 
@@ -162,7 +168,7 @@ class Attention:
     def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
         assert isinstance(module, nn.MultiheadAttention)
         read = module.embed_dim if options.get("attention_context") == "queries" else None
-        return _site(module.num_heads, {"context_features": read} | options | {"dim": 1, "batch_dim": 0})
+        return _site(module.num_heads, {"context_features": read} | weights_options(options))
 
     @staticmethod
     def attach(model: nn.Module, name: str, site: nn.Module) -> None:
@@ -186,7 +192,7 @@ class InterfaceAttention:
 
     @staticmethod
     def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
-        return _site(None, options | {"dim": 1, "batch_dim": 0})
+        return _site(None, weights_options(options))
 
     @staticmethod
     def attach(model: nn.Module, name: str, site: nn.Module) -> None:
@@ -206,9 +212,10 @@ class Between:
     @staticmethod
     def build(module: nn.Module, options: dict[str, Any]) -> nn.Module:
         assert isinstance(module, nn.RNNBase)
-        batch_dim = 0 if module.batch_first else 1
-        features = between_layers(module)
-        settings = options | {"dim": -1, "batch_dim": batch_dim}
+        features, options = between_layers(module), dict(options)
+        axes = (0, 1) if module.batch_first else (1, 0)
+        own = options.pop("positions", None) == "own"
+        settings = options | {"dim": -1, "batch_dim": axes if own else axes[0]}
         return nn.ModuleList(_site(features, settings) for _ in range(module.num_layers - 1))
 
     @staticmethod

@@ -102,7 +102,7 @@ def _relative(group: list[tuple[Mark, list[str]]]) -> tuple[str, Conversion]:
     present = {site for change in changes for site in change.sites}
     order = [_cut(name, outside) for name in record.order if _is_in(name, outside)]
     left = {_cut(name, outside): reason for name, reason in record.left.items() if _is_in(name, outside)}
-    return part, Conversion(changes, left, [name for name in order if name in present])
+    return part, Conversion(changes, left, [name for name in order if name in present], record.notes)
 
 
 def _prefixes(group: list[tuple[Mark, list[str]]]) -> tuple[str, str] | None:
@@ -145,8 +145,8 @@ def _prefixed(part: str, record: Conversion) -> Conversion:
         _renamed(each, join(part, each.name), [join(part, name) for name in each.aliases]) for each in record.changes
     ]
     left = {join(part, name): reason for name, reason in record.left.items()}
-    return Conversion(changes, left, [join(part, name) for name in record.order])
+    return Conversion(changes, left, [join(part, name) for name in record.order], record.notes)
 
 
 def _joined(a: Conversion | None, b: Conversion) -> Conversion:
-    return b if a is None else Conversion(a.changes + b.changes, a.left | b.left, a.order + b.order)
+    return b if a is None else Conversion(a.changes + b.changes, a.left | b.left, a.order + b.order, a.notes | b.notes)

@@ -9,6 +9,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from contextual_dropout.encoder import Pooling
+from contextual_dropout.sequence import has_own_positions, pooled_positions
+from contextual_dropout.site import ContextualDropout
+
 __all__ = ["ContextualGRU", "ContextualLSTM", "ContextualRNN", "between_layers"]
 
 
@@ -30,7 +34,7 @@ class _Layered(nn.RNNBase):
         finals = []
         for layer in range(self.num_layers):
             if layer > 0:
-                input = self._drop(input, self.contextual_dropout[layer - 1])
+                input = self._drop(input, self.contextual_dropout[layer - 1])  # type: ignore[arg-type]
             input, final = functional_call(
                 self._single_layer(layer), self._weights(layer), (input, self._rows(hx, layer))
             )
@@ -64,15 +68,20 @@ class _Layered(nn.RNNBase):
         rows = slice(directions * layer, directions * (layer + 1))
         return tuple(state[rows] for state in hx) if isinstance(hx, tuple) else hx[rows]
 
-    def _drop(self, u: Any, site: nn.Module) -> Any:
+    def _drop(self, u: Any, site: ContextualDropout) -> Any:
         if not isinstance(u, PackedSequence):
             axis = 0 if self.batch_first else 1
             return site(u) if u.ndim == 3 else site(u.unsqueeze(axis)).squeeze(axis)
         padded, lengths = pad_packed_sequence(u, batch_first=self.batch_first)
-        # The encoder reads the mean over real steps, not over padding (which is zero).
-        context = padded.sum(1 if self.batch_first else 0) / lengths.unsqueeze(-1).to(padded)
+        context = None if has_own_positions(site) else self._pooled(padded, lengths, site.pooling)
         in_order = u.sorted_indices is None
         return pack_padded_sequence(site(padded, context=context), lengths, self.batch_first, enforce_sorted=in_order)
+
+    def _pooled(self, steps: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+        """What the encoder reads of real steps, not of padding."""
+        steps = steps if self.batch_first else steps.transpose(0, 1)
+        padding = torch.arange(steps.shape[1], device=steps.device) >= lengths.to(steps.device).unsqueeze(-1)
+        return pooled_positions(steps, padding, pooling)
 
 
 class ContextualLSTM(_Layered, nn.LSTM):

@@ -35,7 +35,7 @@ class Change:
 
 @dataclass
 class Conversion:
-    """What was changed, what was left and why, and in which order the sites run where that is known.
+    """What was changed, what was left and why, in which order the sites run where that is known, and what to know.
 
     Its text is a small table.
     """
@@ -43,10 +43,12 @@ class Conversion:
     changes: list[Change] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = [(change.name or "(the model)", f"site {change.kind} {change.module}") for change in self.changes]
         rows += [(name or "(the model)", f"left: {reason}") for name, reason in self.left.items()]
+        rows += [(name, f"note: {note}") for name, note in self.notes.items()]
         width = max((len(name) for name, _ in rows), default=0)
         head = f"{sum(len(change.sites) for change in self.changes)} contextual dropout sites"
         return "\n".join([head, *(f"  {name:<{width}}  {text}" for name, text in rows)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +37,7 @@ CONVERSIONS: dict[str, Callable[..., nn.Module]] = {
     "contextual_gating": baselines.contextual_gating,
     "gated_dropout": baselines.gated_dropout,
     "learnable_dropout": baselines.learnable_dropout,
-    "contextualize": contextualize,
+    "contextualize": partial(contextualize, positions="pooled"),  # none of the networks is causal
 }
 #: Networks for images (C, H, W); those of :data:`FLAT` take flat inputs.
 NETWORKS: dict[str, Callable[..., nn.Module]] = {

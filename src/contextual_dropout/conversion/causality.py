@@ -1,0 +1,234 @@
+"""Which sites belong to causal parts of a network, where no output may depend on later positions.
+
+A site that pools over positions would look at all of them. What is causal is told by how the network is built
+(decoders, the attention of language models, unidirectional recurrent layers), and, with an example, by what moves when
+the end of an input changes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from contextual_dropout.attention import AttentionDropout
+from contextual_dropout.conversion import hugging_face
+from contextual_dropout.conversion.example import Example, is_mask
+from contextual_dropout.conversion.observation import Observation, Summary, is_lower_triangular, observe
+from contextual_dropout.conversion.placement import ancestors_of
+from contextual_dropout.site import ContextualDropout
+
+__all__ = ["Causal", "Verdict", "causal_axes", "causal_by_construction"]
+
+#: What code that makes causal masks itself has in it.
+CAUSAL_NAMES = {"tril", "triu", "tril_", "triu_", "is_causal", "generate_square_subsequent_mask"}
+#: How the classes of language models and decoders end in ``transformers``.
+CAUSAL_MODELS = ("ForCausalLM", "LMHeadModel", "Decoder", "DecoderModel")
+#: "likely": the code can make causal masks; whether it does, only an example tells.
+Verdict = Literal["causal", "likely", "unknown", "free"]
+#: Entries that differ by more, relative to the largest, have moved.
+MOVED = 1e-6
+#: Layers on images: their axes are not positions in time.
+IMAGES = (nn.Conv2d, nn.Conv3d, nn.Dropout2d, nn.Dropout3d)
+
+
+def causal_by_construction(model: nn.Module, names: Iterable[str]) -> dict[str, Verdict]:
+    """Which of the layers belong to causal parts, as far as the network's construction tells.
+
+    A layer's part is the smallest one around it that looks at several positions at once: with attention or recurrence.
+    """
+    looking = {module: verdict for module in model.modules() if (verdict := _verdict(module))}
+    return {name: _of_layer(model, name, looking) for name in names}
+
+
+def _of_layer(model: nn.Module, name: str, looking: dict[nn.Module, Verdict]) -> Verdict:
+    layer = model.get_submodule(name)
+    around = [*ancestors_of(model, name), layer][::-1] if name else [model]
+    if any(isinstance(each, nn.TransformerDecoder | nn.TransformerDecoderLayer) for each in around):
+        return "causal"
+    if isinstance(layer, nn.RNNBase):
+        return looking[layer]
+    if isinstance(layer, IMAGES) or any(isinstance(each, nn.Transformer) for each in around):
+        return "free"  # what is in a transformer's decoder has been found above
+    whole = next((i for i, each in enumerate(around) if _is_pretrained(each)), 0)  # not its cross-attention alone
+    for part in around[whole:]:
+        inside = {module: looking[module] for module in part.modules() if module in looking}
+        if inside:
+            verdict = _together(inside, model)
+            masked = verdict == "unknown" and any(looking.get(each) == "likely" for each in around)
+            return "likely" if masked else verdict
+    return "free"
+
+
+def _together(looking: dict[nn.Module, Verdict], model: nn.Module) -> Verdict:
+    """The verdict on a part with several layers that look at positions; each position for itself is always right."""
+    verdicts = set(looking.values())
+    certainties: tuple[Verdict, ...] = ("causal", "likely")
+    for certain in certainties:
+        if any(verdict == certain for module, verdict in looking.items() if not isinstance(module, nn.RNNBase)):
+            return certain
+    if "unknown" in verdicts or len(verdicts) > 1:
+        return "unknown"
+    if "causal" in verdicts:  # recurrent layers alone: of a language model, or of one branch next to images
+        return "unknown" if any(isinstance(each, IMAGES) for each in model.modules()) else "causal"
+    return "free"
+
+
+def _verdict(module: nn.Module) -> Verdict | None:
+    """Whether a module that looks at several positions is causal; None for others."""
+    if isinstance(module, nn.RNNBase):
+        return "free" if module.bidirectional else "causal"
+    if _has_causal_buffer(module) or isinstance(module, nn.TransformerDecoderLayer):
+        return "causal"
+    if type(module).__module__.startswith("transformers.") or hugging_face.is_attention(module):
+        return _verdict_on_transformers(module)
+    if isinstance(module, nn.MultiheadAttention | AttentionDropout):
+        return "unknown"
+    if type(module).__module__.startswith(("torch.", "contextual_dropout.")):
+        return None
+    names = _names(module)
+    return "likely" if names & CAUSAL_NAMES else "unknown" if "scaled_dot_product_attention" in names else None
+
+
+def _verdict_on_transformers(module: nn.Module) -> Verdict | None:
+    """Attention modules know it; models tell it by their class."""
+    kind = type(module).__name__
+    if _is_pretrained(module):
+        return "causal" if kind.endswith(CAUSAL_MODELS) else None
+    if not kind.endswith("Attention") and not hugging_face.is_attention(module):
+        return None
+    decoding = getattr(getattr(module, "config", None), "is_decoder", False)
+    return "causal" if getattr(module, "is_causal", decoding) is True else "free"
+
+
+def _is_pretrained(module: nn.Module) -> bool:
+    transformers = sys.modules.get("transformers")
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
+
+
+def _has_causal_buffer(module: nn.Module) -> bool:
+    """Whether a module keeps a causal mask, as many do."""
+    return any(is_lower_triangular(each) for each in module.buffers(recurse=False) if not each.is_meta)
+
+
+def _names(module: nn.Module) -> set[str]:
+    """The names that a module's forward uses, those of keyword arguments included."""
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    if code is None:
+        return set()
+    keywords = [each for each in code.co_consts if isinstance(each, tuple)]
+    return set(code.co_names) | {name for group in keywords for name in group if isinstance(name, str)}
+
+
+@dataclass(frozen=True)
+class Causal:
+    """What an example tells.
+
+    Attributes:
+        axes: for each site of a causal part, the axis of the positions in its input.
+        calls: summaries of what each site was given.
+        known: whether that settles it: the network runs with another end of each of its inputs that are sequences, or
+            has attention that is not causal.
+        repeatable: whether two passes on the same input are the same.
+    """
+
+    axes: dict[ContextualDropout, int]
+    calls: dict[ContextualDropout, list[Summary]]
+    known: bool
+    repeatable: bool = True
+
+
+def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> Causal:
+    """Change the ends of all inputs that are sequences, and see what moves.
+
+    Args:
+        model: with sites, inside :func:`~contextual_dropout.conversion.discovery.plainly`.
+        example: to run.
+        samples: the axis of the samples in each leaf that has one.
+    """
+    found: dict[ContextualDropout, int] = {}
+    try:
+        before, again = observe(model, example), observe(model, example)
+    except Exception:  # whatever the network raises, the rehearsal will raise it again
+        return Causal(found, {}, False)
+    pairs = zip(before.outputs, again.outputs, strict=False)
+    if any(_first_moved(*pair) is not None for pair in pairs):
+        return Causal(found, before.calls, known=False, repeatable=False)
+    sequences, failed = list(_sequences(model, example, samples)), 0
+    for leaf, axis in sequences:
+        length = example.tensors()[leaf].shape[axis]
+        try:
+            if length < 2:
+                raise ValueError("one position has no end")
+            starts = sorted({length // 2, length - 1})
+            after = {start: observe(model, example.with_other_end(leaf, axis, start)) for start in starts}
+        except Exception:  # it does not take such an input
+            failed += 1
+            continue
+        if _is_causal(before, after, length):
+            places = {site: _position_axis(site, before, after, length) for site in before.calls}
+            found |= {site: place for site, place in places.items() if place is not None}
+    seen = before.attends and not before.causal
+    return Causal(found, before.calls, seen or (not failed and (bool(sequences) or not before.causal)))
+
+
+def _sequences(model: nn.Module, example: Example, samples: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """The leaves that may be sequences, and the axis of their positions."""
+    convolutional = any(isinstance(each, nn.Conv1d | nn.ConvTranspose1d) for each in model.modules())
+    for leaf, tensor in example.tensors().items():
+        first = 1 - min(samples.get(leaf, 0), 1)
+        if tensor.is_floating_point():
+            axes = [first] * (tensor.ndim == 3) + [tensor.ndim - 1] * (convolutional and tensor.ndim in (2, 3))
+        else:
+            axes = [first] * (tensor.ndim == 2 and not is_mask(tensor))
+        yield from ((leaf, axis) for axis in axes)
+
+
+def _is_causal(before: Observation, after: dict[int, Observation], length: int) -> bool:
+    """Whether no output moves at earlier positions; outputs without positions leave it to the attention."""
+    moves = [
+        {start: (summary, seen.outputs[i]) for start, seen in after.items() if i < len(seen.outputs)}
+        for i, summary in enumerate(before.outputs)
+    ]
+    moved = [each for each in moves if any(_first_moved(*pair) is not None for pair in each.values())]
+    later = [_later_axis(each, length) is not None for each in moved]
+    positioned = [length in next(iter(each.values()))[0].shape for each in moved]
+    if any(has and not only for has, only in zip(positioned, later, strict=True)):
+        return False
+    return any(later) or (bool(moved) and before.causal)
+
+
+def _position_axis(
+    site: ContextualDropout, before: Observation, after: dict[int, Observation], length: int
+) -> int | None:
+    """The axis of a site's input along which only later entries move, in all its calls that move at all."""
+    axes: set[int | None] = set()
+    for i, summary in enumerate(before.calls[site]):
+        calls = {start: seen.calls.get(site, []) for start, seen in after.items()}
+        pairs = {start: (summary, seen[i]) for start, seen in calls.items() if i < len(seen)}
+        if any(_first_moved(*pair) is not None for pair in pairs.values()):
+            axes.add(_later_axis(pairs, length))
+    return axes.pop() if len(axes) == 1 else None
+
+
+def _later_axis(pairs: dict[int, tuple[Summary, Summary]], length: int) -> int | None:
+    """The axis along which nothing moves before the position where the input changes."""
+    (before, _), *_ = pairs.values()
+    for axis, size in enumerate(before.shape):
+        firsts = {start: _first_moved(*pair, axis) for start, pair in pairs.items()}
+        if size >= length and all(first is None or first >= start + size - length for start, first in firsts.items()):
+            return axis
+    return None
+
+
+def _first_moved(before: Summary, after: Summary, axis: int = 0) -> int | None:
+    """The first entry along an axis that is not as before; 0 where the shape is not."""
+    if before.shape != after.shape:
+        return 0
+    old, new = before.entries[axis], after.entries[axis]
+    moved = (old - new).abs() > MOVED * old.abs().max()
+    return int(moved.nonzero()[0]) if bool(moved.any()) else None

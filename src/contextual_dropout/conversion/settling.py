@@ -1,0 +1,233 @@
+"""Settling what an example tells of each site: where its samples are, whether positions are its own, what it pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from contextual_dropout.attention import UNASKED, AttentionDropout
+from contextual_dropout.conversion.attention import ContextualMultiheadAttention
+from contextual_dropout.conversion.axes import Batches, SampleAxis, find_samples, sample_axis
+from contextual_dropout.conversion.causality import Causal, causal_axes
+from contextual_dropout.conversion.contexts import Constancy, constancies
+from contextual_dropout.conversion.discovery import plainly
+from contextual_dropout.conversion.example import Example
+from contextual_dropout.conversion.functional import SitePerCall
+from contextual_dropout.conversion.hugging_face import BEFORE, SITE
+from contextual_dropout.conversion.layer_options import LayerOptions
+from contextual_dropout.conversion.placement import CALL_HOOKS, STATE_HOOKS
+from contextual_dropout.conversion.report import Conversion
+from contextual_dropout.site import ContextualDropout, LazyContextualDropout
+
+__all__ = ["Settled", "adjust", "is_on_weights", "remarks_on", "settle"]
+
+#: What is not taken from a newly built site.
+KEPT = {*CALL_HOOKS, *STATE_HOOKS, "training", "sampling"}
+
+
+@dataclass
+class Settled:
+    """What an example told.
+
+    Attributes:
+        reasons: why sites cannot stay, by their names.
+        constant: sites whose context is the same for every sample, by their names.
+        samples_known: whether the network runs with another number of samples.
+        causality_known: whether it could be told what is causal.
+        repeatable: whether two passes on the same input are the same.
+    """
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    constant: list[str] = field(default_factory=list)
+    samples_known: bool = True
+    causality_known: bool = True
+    repeatable: bool = True
+
+
+def settle(
+    model: nn.Module,
+    sites: Mapping[str, ContextualDropout],
+    example: Any,
+    layers: Mapping[str, LayerOptions],
+) -> Settled:
+    """Give sites that have not been used yet the axes and the pooling that an example tells.
+
+    Args:
+        model: with these sites in it.
+        sites: by name.
+        example: an input, a tuple of arguments or a dictionary of keywords.
+        layers: the options of each site's layer, by the site's name.
+    """
+    given = Example.of(example)
+    with plainly(model):
+        batches = find_samples(model, given)
+        causal = causal_axes(model, given if batches is None else batches.example, batches.axes if batches else {})
+        told = Settled(samples_known=batches is not None, causality_known=causal.known, repeatable=causal.repeatable)
+        for name, site in sites.items():
+            reason = _settle_axes(model, name, site, batches, causal, layers[name])
+            if reason is not None:
+                told.reasons[name] = reason
+        if batches is not None and not batches.rolled:  # which have the same means
+            found = constancies(model, batches.example)
+            told.constant = [
+                name
+                for name, site in sites.items()
+                if name not in told.reasons and site in found and _settle_pooling(site, found[site], layers[name])
+            ]
+    return told
+
+
+def _settle_axes(
+    model: nn.Module,
+    name: str,
+    site: ContextualDropout,
+    batches: Batches | None,
+    causal: Causal,
+    layer: LayerOptions,
+) -> str | None:
+    """Adjust the axes of one site, or say why it cannot stay."""
+    where = sample_axis(batches, site) if batches is not None else None
+    if isinstance(where, str) and "batch_dim" not in layer.chosen:
+        return where
+    calls = batches.three.calls.get(site) if batches is not None else causal.calls.get(site)
+    if not calls or "batch_dim" in layer.chosen:
+        return None
+    if not isinstance(where, SampleAxis):
+        where = SampleAxis(site.batch_dims[0] % len(calls[0].shape), site.folded)
+    position = causal.axes.get(site)
+    if position is not None and not _is_open(site) and site.dim % len(calls[0].shape) == position:
+        position = None  # known to be the features' axis
+    likely = not causal.known and layer.build.get("positions") == "own"
+    own = layer.positions == "own" or (layer.positions is None and (position is not None or likely))
+    features = _features(site, batches)
+    options = _axes(site, calls[0].shape, where, position, own, is_on_weights(model, name), features)
+    adjust(site, options | {"folded": where.folded})
+    return None
+
+
+def _axes(
+    site: ContextualDropout,
+    shape: tuple[int, ...],
+    where: SampleAxis,
+    position: int | None,
+    own: bool,
+    on_weights: bool,
+    features: int | None,
+) -> dict[str, Any]:
+    """The axes of samples, positions and features, as options of the site."""
+    if on_weights:  # its context is made for these
+        return {"batch_dim": (0, 2) if own else 0, "dim": 1}
+    dim = (1 if len(shape) >= 4 else -1) if _is_open(site) else site.dim
+    taken = (where.axis, position) if own else (where.axis,)
+    options: dict[str, Any] = {}
+    if features is not None and features not in taken and features != dim % len(shape):
+        dim = options["dim"] = features
+    if dim % len(shape) in taken and _is_open(site):
+        free = [axis for axis in range(len(shape)) if axis not in taken]
+        dim = options["dim"] = free[-1] if free else dim
+    others = [axis for axis in range(len(shape)) if axis not in (where.axis, dim % len(shape))]
+    return options | {"batch_dim": (where.axis, *others) if own and others else where.axis}
+
+
+def _features(site: ContextualDropout, batches: Batches | None) -> int | None:
+    """The axis of the features where that is open and the layer before all calls of the site tells it."""
+    found = set(batches.three.features[site]) if batches is not None and _is_open(site) else set()
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_open(site: ContextualDropout) -> bool:
+    """Whether the axis of the features is a guess from the shape of the first input."""
+    return getattr(site, "_dim_is_open", False)
+
+
+def is_on_weights(model: nn.Module, name: str) -> bool:
+    """Whether a site masks attention weights and is told more about them than its input."""
+    parent = model.get_submodule(name.rpartition(".")[0])
+    own = name.rpartition(".")[2]
+    if isinstance(parent, SitePerCall):
+        return own.startswith("weights")
+    of_transformers = own == SITE and BEFORE in vars(parent)
+    return of_transformers or isinstance(parent, AttentionDropout | ContextualMultiheadAttention)
+
+
+def _settle_pooling(site: ContextualDropout, found: Constancy, layer: LayerOptions) -> bool:
+    """Let a site read deviations where means are the same for all samples; whether that does not help either."""
+    if not found.mean:
+        return False
+    if found.deviation or "pooling" in layer.chosen:
+        return True
+    adjust(site, {"pooling": "mean-deviation"})
+    return False
+
+
+def adjust(site: ContextualDropout, options: Mapping[str, Any]) -> None:
+    """Build a site that has not been used yet again with other options, in its place and with its hooks."""
+    changed = {key: value for key, value in options.items() if site.config.get(key) != _plain(value)}
+    lazy = isinstance(site, LazyContextualDropout)
+    if not changed and not (lazy and site._positions_are_open):
+        return
+    config = site.config | changed
+    if lazy:
+        config = {key: value for key, value in config.items() if key not in ("features", "context_features")}
+        if site._dim_is_open and "dim" not in changed:
+            config["dim"] = None
+    elif "pooling" in changed and site.config["context_features"] is None:
+        config["context_features"] = None
+    fresh = type(site)(**config).to(site.prior_logit)
+    vars(site).update({name: value for name, value in vars(fresh).items() if name not in KEPT})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def remarks_on(
+    model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions], told: Settled | None
+) -> list[str]:
+    """Note what the user should know about a conversion, and return what must not go unread.
+
+    Args:
+        model: converted.
+        record: of the conversion, which gets the notes.
+        layers: the options of all layers, by their names.
+        told: what the example said, if there was one.
+    """
+    _guard_attention(model, record, layers)
+    if told is not None and not told.samples_known:
+        record.notes["(samples)"] = (
+            "the model does not run with another number of samples than the example has, or not in the same way: their "
+            "axis is taken on trust"
+        )
+    loud: dict[str, str] = {}
+    for name in told.constant if told is not None else ():
+        loud[name] = "its context is the same for every sample, so that its rates cannot depend on the input"
+    random = told is not None and not told.repeatable
+    open_ones = [change.name for change in record.changes if layers[change.name].positions is None]
+    doubtful = [name for name in open_ones if random or layers[name].doubtful]
+    if doubtful and (told is None or not told.causality_known):
+        missing = "without an example" if told is None else "with this example"
+        if random:
+            missing += ", since two passes on it differ (the network has a generator or a memory of its own)"
+        loud["(positions)"] = (
+            f"whether the network is causal cannot be told {missing}, and sites pool over all positions, later ones "
+            f"too, in {_some(doubtful)}: give example= a sequence with its mask, or choose positions='own' or 'pooled'"
+        )
+    record.notes |= loud
+    return [f"{name}: {note}" for name, note in loud.items()]
+
+
+def _guard_attention(model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions]) -> None:
+    """Let sites that pool over queries without having been told to watch out for causal masks."""
+    for change in record.changes:
+        if layers[change.name].positions is None:
+            for name in change.sites:
+                if is_on_weights(model, name):
+                    setattr(model.get_submodule(name), UNASKED, True)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(name or "the model" for name in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more layers"
