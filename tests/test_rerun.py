@@ -299,3 +299,33 @@ def test_inference_tensors_are_fine() -> None:
         x = torch.randn(3, 4)
         assert cd.ELBO(model)(lambda: model(x).sum(-1)).kl.shape == (3,)
     cd.ELBO(model, "sequential-arm")(lambda: model(x.clone()).sum(-1)).loss.backward()
+
+
+@pytest.mark.parametrize("write", ["numpy", "data"])
+def test_writes_below_the_surface_cost_the_replay_not_the_gradient(write: str) -> None:
+    """What is written through a tensor's memory does not show in its version."""
+
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inputs, self.site, self.outputs = nn.Linear(3, 6), cd.ContextualDropout(6, 0.5), nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.inputs(x)
+            dropped = self.site(h * 1)
+            if write == "numpy":
+                h.detach().numpy()[...] *= -2
+            else:
+                h.data.mul_(-2)
+            out: Tensor = self.outputs(torch.tanh(dropped + h))
+            return out
+
+    model, x, y = Writing(), torch.randn(8, 3), torch.randint(3, (8,))
+    found = []
+    for replay in (True, False):
+        model.zero_grad()
+        torch.manual_seed(0)
+        objective = cd.ELBO(model, "sequential-disarm", replay=replay)
+        objective(lambda: -nn.functional.cross_entropy(model(x), y, reduction="none")).loss.backward()
+        found.append(model.site.encoder.expand_weight.grad.clone())  # type: ignore[union-attr]
+    torch.testing.assert_close(*found)

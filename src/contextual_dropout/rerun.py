@@ -233,6 +233,7 @@ def rerun(
         and target.intact(recording.mutations)
         and all(position < target.position for position in foreign)
         and not recording.disturbed
+        and not recording.below
     )
 
     def attempt(kind: type[Rerun]) -> tuple[Tensor, list[Draw]]:

@@ -28,6 +28,7 @@ from contextual_dropout.gate import Gate
 from contextual_dropout.recomputation import Sampler, Sampling
 from contextual_dropout.site import ContextualDropout, Draw, masked
 from contextual_dropout.state import RandomState, Surroundings, normalisation_buffers, stateful_buffers
+from contextual_dropout.trace import MEMORY
 
 __all__ = ["BatchNormCall", "Fork", "Mutation", "Recording", "Sampler", "Watch", "copied", "storage_of"]
 
@@ -145,6 +146,7 @@ class Recording(TorchFunctionMode):
         calls: what was called and what it returned (tensors as weak references).
         norms: the batch statistics of each normalisation layer's calls.
         mutations: what was changed in place.
+        below: whether a tensor's memory was handed out, where changes in place go unseen.
         before: what surrounded the pass at its start, and torch's generators then.
     """
 
@@ -157,6 +159,7 @@ class Recording(TorchFunctionMode):
         self.calls: list[tuple[Any, Any]] = []
         self.norms: dict[tuple[int, int], list[BatchStatistics]] = defaultdict(list)
         self.mutations: list[Mutation] = []
+        self.below = False
         self.watch = watch
         self.device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         self.model = model
@@ -198,6 +201,7 @@ class Recording(TorchFunctionMode):
             return self._checkpointed(*args, **kwargs)
         if not self.watch.rerunnable:
             return func(*args, **kwargs)
+        self.below = self.below or func in MEMORY
         if func is F.batch_norm and (call := BatchNormCall(*args, **kwargs)).training:
             self.norms[call.layer].append(statistics := BatchStatistics(call.input))
             if not self.watch.replayable:  # where memory counts, activations are not to be held for this

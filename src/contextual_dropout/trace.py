@@ -19,7 +19,7 @@ from torch import Tensor
 from contextual_dropout.batching import is_batched
 from contextual_dropout.site import masked
 
-__all__ = ["SPLIT", "Trace", "tensors_in", "version"]
+__all__ = ["MEMORY", "SPLIT", "Trace", "tensors_in", "version"]
 
 #: Random functions of which :func:`torch.vmap` is known to give each sample its own draw, or to raise; with any other
 #: function samples are looped.
@@ -35,7 +35,7 @@ SPLIT = frozenset(
     }
 )
 #: Functions that hand out a tensor's memory: what is written there does not show in the tensor's version.
-_MEMORY = frozenset(
+MEMORY = frozenset(
     {
         *(Tensor.data.__get__, Tensor.data.__set__, Tensor.numpy, Tensor.__array__, Tensor.set_),  # type: ignore[attr-defined]
         *(Tensor.untyped_storage, Tensor.storage, Tensor.data_ptr, Tensor.__dlpack__),
@@ -72,7 +72,7 @@ class Trace:
                 self.own_generator = True
             elif isinstance(value, np.ndarray):
                 given[place] = value.copy()
-        self.below = self.below or func in _MEMORY
+        self.below = self.below or func in MEMORY
         self._calls.append((func, given))
 
     def made(self, out: Any) -> Any:
