@@ -184,9 +184,10 @@ def warn_if_causal(site: ContextualDropout, scores: Tensor) -> None:
 
     Looked at once, at the first call with a mask.
     """
-    if not getattr(site, UNASKED, False) or scores.shape[-2] != scores.shape[-1] or scores.shape[-1] < 2:
+    if torch.compiler.is_compiling() or not getattr(site, UNASKED, False):
         return
-    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(scores):
+    square = scores.shape[-2] == scores.shape[-1] > 1
+    if not square or torch._C._functorch.is_functorch_wrapped_tensor(scores):
         return
     setattr(site, UNASKED, False)
     allowed = _allowed(scores.detach())  # nothing for a checkpointed pass to save
