@@ -1,0 +1,94 @@
+"""What is known of a network of somebody else's package: how to build a small one, and what to give it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from contextual_dropout.outputs import find_logits
+
+__all__ = ["BATCH", "LENGTH", "Network", "arguments", "classes", "numbers", "pixels", "reals", "tokens"]
+
+#: Prime, and unlike the heads and widths below: an axis that is taken for another one shows.
+BATCH, LENGTH = 3, 7
+WORDS = 50
+
+Inputs = dict[str, Any] | tuple[Any, ...]
+
+
+def numbers(outputs: Tensor) -> Tensor:
+    """The log-likelihood of each example (B,) under a Gaussian around its outputs, for targets of any kind."""
+    targets = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(1))
+    return -(outputs - targets).square().flatten(1).mean(1) / 2
+
+
+def classes(outputs: Tensor) -> Tensor:
+    """The log-likelihood of each example (B,) of logits whose last axis holds the classes; the second one is right."""
+    return outputs.log_softmax(-1)[..., 1].unsqueeze(-1).flatten(1).mean(1)
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network.
+
+    Attributes:
+        name: as it stands in the table.
+        package: the distribution that it comes from.
+        build: makes a small one with random weights.
+        inputs: makes a batch, keywords or a tuple; its tensors hold one sample per row.
+        output: picks the tensor (B, ...) out of what the network returns.
+        log_likelihood: of each example, given that tensor.
+        causal: the input, by keyword or position, whose later entries on axis 1 no earlier output may depend on.
+        refusals: the checks that are refused, each with a part of the message that says why.
+    """
+
+    name: str
+    package: str
+    build: Callable[[], nn.Module]
+    inputs: Callable[[], Inputs]
+    output: Callable[[Any], Tensor] = find_logits
+    log_likelihood: Callable[[Tensor], Tensor] = classes
+    causal: str | int | None = None
+    refusals: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def plain(self) -> nn.Module:
+        """The network before conversion, in eval mode, the same at every call."""
+        torch.manual_seed(0)
+        return self.build().eval()
+
+    def example(self, seed: int = 0) -> Inputs:
+        """A batch of inputs, the same at every call with the same seed."""
+        torch.manual_seed(seed)
+        return self.inputs()
+
+    def run(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        """What a model makes of inputs."""
+        given, keywords = arguments(inputs)
+        return self.output(model(*given, **keywords))
+
+
+def arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs as positional and keyword arguments."""
+    return ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+
+
+def tokens(length: int = LENGTH) -> Tensor:
+    """Words (B, T)."""
+    return torch.randint(5, WORDS, (BATCH, length))
+
+
+def pixels(size: int = 32, channels: int = 3) -> Tensor:
+    """Images (B, C, H, W)."""
+    return torch.randn(BATCH, channels, size, size)
+
+
+def reals(*shape: int) -> Tensor:
+    """Features (B, ...)."""
+    return torch.randn(BATCH, *shape)
