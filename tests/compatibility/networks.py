@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 
 from contextual_dropout.outputs import find_logits
 
-__all__ = ["BATCH", "LENGTH", "Network", "arguments", "classes", "numbers", "pixels", "reals", "tokens"]
+__all__ = ["BATCH", "LENGTH", "Network", "arguments", "classes", "lively", "numbers", "pixels", "reals", "tokens"]
 
 #: Prime, and unlike the heads and widths below: an axis that is taken for another one shows.
 BATCH, LENGTH = 3, 7
@@ -60,6 +62,7 @@ class Network:
 
     def plain(self) -> nn.Module:
         """The network before conversion, in eval mode, the same at every call."""
+        random.seed(0)  # some packages draw from here
         torch.manual_seed(0)
         return self.build().eval()
 
@@ -72,6 +75,21 @@ class Network:
         """What a model makes of inputs."""
         given, keywords = arguments(inputs)
         return self.output(model(*given, **keywords))
+
+
+def lively(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """The network with weights of a size at which its outputs depend on its inputs: new ones hardly do."""
+
+    @functools.wraps(build)
+    def built() -> nn.Module:
+        model = build()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.ndim > 1 and parameter.requires_grad:
+                    parameter.normal_(0, parameter[0].numel() ** -0.5)
+        return model
+
+    return built
 
 
 def arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
