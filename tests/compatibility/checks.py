@@ -218,27 +218,42 @@ def _with_another_end(inputs: Any, key: str | int) -> Inputs:
 
 @torch.no_grad()
 def rows_apart(network: Network) -> str:
-    """No example moves with another one of its batch where the plain network's do not."""
-    inputs, other = network.example(), network.example(seed=1)
-    changed = _with_another_first_row(inputs, other)
-    plain = network.plain()
-    if size(*(network.run(plain, each)[1:] for each in (inputs, changed))) > ROUNDING:
-        raise NotApplicable("coupled")
-    model = converted(network)
-    moved = size(*(network.run(model, each)[1:] for each in (inputs, changed)))
-    return within(moved, ROUNDING, "the other examples move")
+    """No example moves with another one of its batch."""
+    if network.coupled:
+        raise NotApplicable
+    inputs, other, model = network.example(), network.example(seed=1), converted(network)
+    changed = _rows(lambda a, b: torch.cat([b[:1], a[1:]]), inputs, other)
+    return within(size(*(network.run(model, each)[1:] for each in (inputs, changed))), ROUNDING, "other examples move")
 
 
-def _with_another_first_row(inputs: Any, other: Any) -> Any:
-    if isinstance(inputs, dict):
-        return {key: _with_another_first_row(value, other[key]) for key, value in inputs.items()}
-    if isinstance(inputs, tuple):
-        return tuple(_with_another_first_row(a, b) for a, b in zip(inputs, other, strict=True))
-    return torch.cat([other[:1], inputs[1:]]) if isinstance(inputs, Tensor) and inputs.ndim else inputs
+@torch.no_grad()
+def other_shapes(network: Network) -> str:
+    """A conversion holds for one example alone, and for inputs of another size: unchanged, and sampled."""
+    plain, model = network.plain(), converted(network, stirred=False)
+    shapes = [] if network.coupled else [_rows(lambda a: a[:1], network.example())]
+    shapes += [network.example(size=network.other_size)] if network.other_size else []
+    if not shapes:
+        raise NotApplicable
+    moved = [size(network.run(model, inputs), network.run(plain, inputs)) for inputs in shapes]
+    with cd.sampling(model):
+        for inputs in shapes:
+            assert not torch.equal(network.run(model, inputs), network.run(model, inputs)), "nothing is sampled"
+    return within(max(moved), ROUNDING, "outputs move")
+
+
+def _rows(change: Callable[..., Tensor], *inputs: Any) -> Any:
+    """Inputs whose tensors are made of those of others by a function of their rows."""
+    first = inputs[0]
+    if isinstance(first, dict):
+        return {key: _rows(change, *(each[key] for each in inputs)) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_rows(change, *values) for values in zip(*inputs, strict=True))
+    return change(*inputs)
 
 
 CHECKS: dict[str, Callable[[Network], str]] = {
     "eval unchanged": eval_unchanged,
+    "other shapes": other_shapes,
     "rows apart": rows_apart,
     "causal": causal,
     "probe": probe,

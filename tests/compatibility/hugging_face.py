@@ -56,41 +56,41 @@ PATCHES: Options = {
 }
 
 
-def padded() -> dict[str, Tensor]:
+def padded(length: int) -> dict[str, Tensor]:
     """Words of which the second example has fewer."""
-    mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
+    mask = torch.ones(BATCH, length, dtype=torch.long)
     mask[1, 4:] = 0
-    return {"input_ids": tokens(), "attention_mask": mask}
+    return {"input_ids": tokens(length), "attention_mask": mask}
 
 
-def words() -> dict[str, Tensor]:
+def words(length: int) -> dict[str, Tensor]:
     """Words of a causal network."""
-    return {"input_ids": tokens()}
+    return {"input_ids": tokens(length)}
 
 
-def sentences() -> dict[str, Tensor]:
+def sentences(length: int) -> dict[str, Tensor]:
     """Words for an encoder and for a decoder."""
-    return {"input_ids": tokens(5), "decoder_input_ids": tokens()}
+    return {"input_ids": tokens(length - 2), "decoder_input_ids": tokens(length)}
 
 
-def speech() -> dict[str, Tensor]:
+def speech(length: int) -> dict[str, Tensor]:
     """A spectrogram and the words so far."""
-    return {"input_features": reals(8, 20), "decoder_input_ids": tokens()}
+    return {"input_features": reals(8, 20), "decoder_input_ids": tokens(length)}
 
 
-def images() -> dict[str, Tensor]:
+def images(size: int) -> dict[str, Tensor]:
     """Small images."""
-    return {"pixel_values": pixels()}
+    return {"pixel_values": pixels(size)}
 
 
-def history() -> dict[str, Tensor]:
-    """Ten steps and lags of a series, and four to come."""
+def history(steps: int) -> dict[str, Tensor]:
+    """Ten steps and lags of a series, and some to come."""
     past = {"past_values": reals(13), "past_time_features": reals(13, 2), "past_observed_mask": torch.ones(BATCH, 13)}
-    return past | {"future_values": reals(4), "future_time_features": reals(4, 2)}
+    return past | {"future_values": reals(steps), "future_time_features": reals(steps, 2)}
 
 
 def of(
-    name: str, model: str, config: str, inputs: Callable[[], dict[str, Tensor]], options: Options, **known: Any
+    name: str, model: str, config: str, inputs: Callable[[int], dict[str, Tensor]], options: Options, **known: Any
 ) -> Network:
     """A network by the names of its classes; what else is known of it as in :class:`Network`."""
 
@@ -106,89 +106,130 @@ NETWORKS = (
         *("GPT-2", "GPT2LMHeadModel", "GPT2Config", words),
         {**LANGUAGE, "n_embd": 16, "n_layer": 2, "n_head": 4},
         causal="input_ids",
+        other_size=9,
     ),
     of(
         *("Llama", "LlamaForCausalLM", "LlamaConfig", words),
         {**LANGUAGE, **SIZES, "attention_dropout": 0.1},
         causal="input_ids",
+        other_size=9,
     ),
     of(
         *("OPT", "OPTForCausalLM", "OPTConfig", words),
         {**LANGUAGE, **SIZES, "ffn_dim": 32, "word_embed_proj_dim": 16, "attention_dropout": 0.1},
         causal="input_ids",
+        other_size=9,
     ),
     of(
         *("T5", "T5ForConditionalGeneration", "T5Config", sentences),
         {**TRANSLATION, "d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 2, "num_heads": 4},
         causal="decoder_input_ids",
+        other_size=9,
     ),
     of(
         *("BART", "BartForConditionalGeneration", "BartConfig", sentences),
         {**TRANSLATION, **BOTH},
         causal="decoder_input_ids",
+        other_size=9,
     ),
     of(
         *("Whisper", "WhisperForConditionalGeneration", "WhisperConfig", speech),
         {**TRANSLATION, **BOTH, "num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 16},
         causal="decoder_input_ids",
+        other_size=9,
     ),
-    of("BERT", "BertForSequenceClassification", "BertConfig", padded, {**TEXT, **SIZES}),
+    of("BERT", "BertForSequenceClassification", "BertConfig", padded, {**TEXT, **SIZES}, other_size=9),
     of(
         *("DistilBERT", "DistilBertForSequenceClassification", "DistilBertConfig", padded),
         {**TEXT, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 32},
+        other_size=9,
     ),
     of(
         *("ALBERT", "AlbertForSequenceClassification", "AlbertConfig", padded),
         {**TEXT, **SIZES, **RATES, "embedding_size": 8},
+        other_size=9,
     ),
     of(
         *("DeBERTa-v2", "DebertaV2ForSequenceClassification", "DebertaV2Config", padded),
         {**TEXT, **SIZES, **POSITIONS},
+        other_size=9,
     ),
-    of("Funnel", "FunnelForSequenceClassification", "FunnelConfig", padded, {**TEXT, **FUNNEL, "d_inner": 32}),
+    of(
+        "Funnel",
+        "FunnelForSequenceClassification",
+        "FunnelConfig",
+        padded,
+        {**TEXT, **FUNNEL, "d_inner": 32},
+        other_size=9,
+    ),
     of(
         *("XLNet", "XLNetForSequenceClassification", "XLNetConfig", padded),
         {**TEXT, "d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 32},
+        other_size=9,
     ),
     of(
-        *("Perceiver", "PerceiverForSequenceClassification", "PerceiverConfig", lambda: {"inputs": tokens()}),
+        *(
+            "Perceiver",
+            "PerceiverForSequenceClassification",
+            "PerceiverConfig",
+            lambda length: {"inputs": tokens(length)},
+        ),
         {**TEXT, **PERCEIVER},
+        other_size=5,
     ),
     of(
         *("ViT", "ViTForImageClassification", "ViTConfig", images),
         {**LABELS, **SIZES, **RATES, "image_size": 32, "patch_size": 8},
+        size=32,
     ),
     of(
         *("Swin", "SwinForImageClassification", "SwinConfig", images),
         {**LABELS, **SWIN, **RATES, "image_size": 32, "drop_path_rate": 0.0},
+        size=32,
+        other_size=48,
     ),
     of(
         *("Segformer", "SegformerForSemanticSegmentation", "SegformerConfig", images),
         {**LABELS, **PYRAMID, **RATES, "decoder_hidden_size": 8, "drop_path_rate": 0.0},
+        size=32,
+        other_size=48,
         log_likelihood=numbers,
     ),
     of(
         *("FocalNet", "FocalNetForImageClassification", "FocalNetConfig", images),
         {**LABELS, **FOCAL, "image_size": 32, "hidden_dropout_prob": 0.1, "drop_path_rate": 0.0},
+        size=32,
+        other_size=48,
     ),
     of(
         *("PVTv2", "PvtV2ForImageClassification", "PvtV2Config", images),
         {**LABELS, **PYRAMID, **RATES, "image_size": 32},
+        size=32,
+        other_size=48,
     ),
     of(
-        *("Wav2Vec2", "Wav2Vec2ForSequenceClassification", "Wav2Vec2Config", lambda: {"input_values": reals(200)}),
+        *(
+            "Wav2Vec2",
+            "Wav2Vec2ForSequenceClassification",
+            "Wav2Vec2Config",
+            lambda length: {"input_values": reals(length)},
+        ),
         {**TEXT, **SIZES, **SOUND},
+        size=200,
+        other_size=260,
     ),
     of(
         *("TimeSeriesTransformer", "TimeSeriesTransformerForPrediction", "TimeSeriesTransformerConfig", history),
         {**BOTH, **SERIES},
+        size=4,
         output=lambda out: out.params[1],
         log_likelihood=numbers,
         causal="future_time_features",
     ),
     of(
-        *("PatchTST", "PatchTSTForPrediction", "PatchTSTConfig", lambda: {"past_values": reals(16, 2)}),
+        *("PatchTST", "PatchTSTForPrediction", "PatchTSTConfig", lambda n: {"past_values": reals(n, 2)}),
         PATCHES,
+        size=16,
         output=lambda out: out.prediction_outputs,
         log_likelihood=numbers,
     ),

@@ -41,20 +41,27 @@ class Network:
         name: as it stands in the table.
         package: the distribution that it comes from.
         build: makes a small one with random weights.
-        inputs: makes a batch, keywords or a tuple; its tensors hold one sample per row.
+        inputs: makes a batch of texts so long, or images so large: keywords or a tuple, whose tensors hold one sample
+            per row.
+        size: of the batch that the network is converted with.
+        other_size: another one that the plain network takes too.
         output: picks the tensor (B, ...) out of what the network returns.
         log_likelihood: of each example, given that tensor.
         causal: the input, by keyword or position, whose later entries on axis 1 no earlier output may depend on.
+        coupled: whether the outputs of an example depend on others of its batch, as of nodes on their neighbours.
         refusals: the checks that are refused, each with a part of the message that says why.
     """
 
     name: str
     package: str
     build: Callable[[], nn.Module]
-    inputs: Callable[[], Inputs]
+    inputs: Callable[[int], Inputs]
+    size: int = LENGTH
+    other_size: int | None = None
     output: Callable[[Any], Tensor] = find_logits
     log_likelihood: Callable[[Tensor], Tensor] = classes
     causal: str | int | None = None
+    coupled: bool = False
     refusals: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -66,10 +73,10 @@ class Network:
         torch.manual_seed(0)
         return self.build().eval()
 
-    def example(self, seed: int = 0) -> Inputs:
+    def example(self, seed: int = 0, size: int | None = None) -> Inputs:
         """A batch of inputs, the same at every call with the same seed."""
         torch.manual_seed(seed)
-        return self.inputs()
+        return self.inputs(size or self.size)
 
     def run(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """What a model makes of inputs."""
@@ -97,12 +104,12 @@ def arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return ((), inputs) if isinstance(inputs, dict) else (inputs, {})
 
 
-def tokens(length: int = LENGTH) -> Tensor:
+def tokens(length: int) -> Tensor:
     """Words (B, T)."""
     return torch.randint(5, WORDS, (BATCH, length))
 
 
-def pixels(size: int = 32, channels: int = 3) -> Tensor:
+def pixels(size: int, channels: int = 3) -> Tensor:
     """Images (B, C, H, W)."""
     return torch.randn(BATCH, channels, size, size)
 

@@ -16,12 +16,12 @@ NODES = 5
 RATES = {"attn_dropout": 0.1, "ff_dropout": 0.1}
 
 
-def volume(size: int, dimensions: int = 2) -> Tensor:
-    """Images or volumes with one channel."""
-    return reals(1, *[size] * dimensions)
+def scan(size: int) -> tuple[Tensor]:
+    """Images with one channel."""
+    return (reals(1, size, size),)
 
 
-def graph() -> tuple[Tensor, Tensor]:
+def graph(_: int) -> tuple[Tensor, Tensor]:
     """Features of the nodes, and edges."""
     start = torch.tensor([0, 1, 2, 3, 4, 0])
     end = torch.tensor([1, 2, 3, 4, 0, 2])
@@ -102,11 +102,12 @@ def temporal_fusion() -> nn.Module:
     )  # fmt: skip
 
 
-def forecast() -> tuple[dict[str, Tensor]]:
-    """Six steps of three variables, and four to come."""
-    none = torch.zeros(BATCH, 6, 0, dtype=torch.long), torch.zeros(BATCH, 4, 0, dtype=torch.long)
-    lengths = torch.full((BATCH,), 6), torch.full((BATCH,), 4)
-    found = {"encoder_cat": none[0], "decoder_cat": none[1], "encoder_cont": reals(6, 3), "decoder_cont": reals(4, 3)}
+def forecast(length: int) -> tuple[dict[str, Tensor]]:
+    """Some steps of three variables, and four to come."""
+    none = torch.zeros(BATCH, length, 0, dtype=torch.long), torch.zeros(BATCH, 4, 0, dtype=torch.long)
+    lengths = torch.full((BATCH,), length), torch.full((BATCH,), 4)
+    past, future = reals(length, 3), reals(4, 3)
+    found = {"encoder_cat": none[0], "decoder_cat": none[1], "encoder_cont": past, "decoder_cont": future}
     scale = torch.tensor([[0.0, 1.0]]).expand(BATCH, 2).clone()
     return (found | {"encoder_lengths": lengths[0], "decoder_lengths": lengths[1], "target_scale": scale},)
 
@@ -132,7 +133,17 @@ def ft_transformer() -> nn.Module:
     return FTTransformer(n_cont_features=5, cat_cardinalities=[3, 4], d_out=5, **sizes, **rates)
 
 
-def tabular() -> tuple[Tensor, Tensor]:
+def features(size: int) -> tuple[Tensor]:
+    """Numbers."""
+    return (reals(size),)
+
+
+def text(length: int) -> tuple[Tensor]:
+    """Words."""
+    return (tokens(length),)
+
+
+def tabular(_: int) -> tuple[Tensor, Tensor]:
     """Numbers and categories."""
     return reals(5), torch.randint(3, (BATCH, 2))
 
@@ -220,33 +231,33 @@ def nnunet() -> nn.Module:
 
 
 NETWORKS = (
-    Network("UNet", "monai", monai_unet, lambda: (volume(16),), log_likelihood=dense),
-    Network("UNETR", "monai", monai_unetr, lambda: (volume(32),), log_likelihood=dense),
-    Network("SwinUNETR", "monai", monai_swin_unetr, lambda: (volume(64),), log_likelihood=dense),
-    Network("SegResNet", "monai", monai_segresnet, lambda: (volume(16),), log_likelihood=dense),
-    Network("ViT", "monai", monai_vit, lambda: (volume(16),)),
-    Network("DenseNet", "monai", monai_densenet, lambda: (volume(16),)),
-    Network("GCN", "torch_geometric", gcn, graph),
-    Network("GAT", "torch_geometric", gat, graph),
+    Network("UNet", "monai", monai_unet, scan, 16, 24, log_likelihood=dense),
+    Network("UNETR", "monai", monai_unetr, scan, 32, log_likelihood=dense),
+    Network("SwinUNETR", "monai", monai_swin_unetr, scan, 64, 96, log_likelihood=dense),
+    Network("SegResNet", "monai", monai_segresnet, scan, 16, 24, log_likelihood=dense),
+    Network("ViT", "monai", monai_vit, scan, 16),
+    Network("DenseNet", "monai", monai_densenet, scan, 16, 24),
+    Network("GCN", "torch_geometric", gcn, graph, coupled=True),
+    Network("GAT", "torch_geometric", gat, graph, coupled=True),
     Network(
-        *("TemporalFusionTransformer", "pytorch-forecasting", temporal_fusion, forecast),
+        *("TemporalFusionTransformer", "pytorch-forecasting", temporal_fusion, forecast, 6, 8),
         output=itemgetter("prediction"),
         log_likelihood=numbers,
     ),
-    Network("MLP", "rtdl_revisiting_models", rtdl_mlp, lambda: (reals(8),)),
-    Network("ResNet", "rtdl_revisiting_models", rtdl_resnet, lambda: (reals(8),)),
+    Network("MLP", "rtdl_revisiting_models", rtdl_mlp, features, 8),
+    Network("ResNet", "rtdl_revisiting_models", rtdl_resnet, features, 8),
     Network("FTTransformer", "rtdl_revisiting_models", ft_transformer, tabular),
-    Network("MLP on piecewise linear embeddings", "rtdl_num_embeddings", piecewise_mlp, lambda: (reals(4),)),
+    Network("MLP on piecewise linear embeddings", "rtdl_num_embeddings", piecewise_mlp, features, 4),
     Network("TabM", "tabm", tabm, tabular),
-    Network("Decoder", "x-transformers", lively(x_decoder), lambda: (tokens(),), causal=0),
-    Network("ViT encoder", "x-transformers", x_encoder, lambda: (pixels(16),)),
-    Network("Perceiver", "perceiver-pytorch", perceiver, lambda: (reals(6, 6, 1),)),
-    Network("TabTransformer", "tab-transformer-pytorch", tab_transformer, lambda: tabular()[::-1]),
-    Network("ConformerBlock", "conformer", conformer, lambda: (reals(7, 16),), log_likelihood=numbers),
+    Network("Decoder", "x-transformers", lively(x_decoder), text, 7, 9, causal=0),
+    Network("ViT encoder", "x-transformers", x_encoder, lambda n: (pixels(n),), 16),
+    Network("Perceiver", "perceiver-pytorch", perceiver, lambda n: (reals(n, n, 1),), 6, 8),
+    Network("TabTransformer", "tab-transformer-pytorch", tab_transformer, lambda n: tabular(n)[::-1]),
     Network(
-        "linear attention", "linear-attention-transformer", lively(linear_attention), lambda: (tokens(8),), causal=0
+        "ConformerBlock", "conformer", conformer, lambda length: (reals(length, 16),), 7, 9, log_likelihood=numbers
     ),
-    Network("TCN", "pytorch-tcn", lively(tcn), lambda: (reals(9, 3),), log_likelihood=numbers, causal=0),
-    Network("EfficientNet", "efficientnet-pytorch", efficientnet, lambda: (pixels(32),)),
-    Network("nnU-Net", "dynamic-network-architectures", nnunet, lambda: (volume(16),), log_likelihood=dense),
+    Network("linear attention", "linear-attention-transformer", lively(linear_attention), text, 8, causal=0),
+    Network("TCN", "pytorch-tcn", lively(tcn), lambda n: (reals(n, 3),), 9, 12, log_likelihood=numbers, causal=0),
+    Network("EfficientNet", "efficientnet-pytorch", efficientnet, lambda n: (pixels(n),), 32, 48),
+    Network("nnU-Net", "dynamic-network-architectures", nnunet, scan, 16, 24, log_likelihood=dense),
 )
