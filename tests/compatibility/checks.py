@@ -146,9 +146,11 @@ def _gradients(network: Network, family: Family, estimator: str) -> str:
     """Gradients of the log-likelihood alone, so that none comes from the KL; the KL is finite all the same."""
     model, inputs = converted(network, family).train(), network.example()
     torch.manual_seed(5)
-    step = cd.ELBO(model, estimator, kl_weight=0.0)(lambda: network.log_likelihood(network.run(model, inputs)))
+    objective = cd.ELBO(model, estimator, kl_weight=0.0, rows="coupled" if network.coupled else "independent")
+    step = objective(lambda: network.log_likelihood(network.run(model, inputs)))
     step.loss.backward()
-    assert step.log_likelihood.shape == step.kl.shape, f"KL {tuple(step.kl.shape)}"
+    shapes = tuple(step.log_likelihood.shape), tuple(step.kl.shape)
+    assert shapes[0] == shapes[1], "log-likelihoods of shape {}, KL of shape {}".format(*shapes)
     assert step.kl.isfinite().all(), "the KL is not finite"
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), f"the gradient of {name} is not finite"
