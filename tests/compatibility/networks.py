@@ -49,7 +49,8 @@ class Network:
         log_likelihood: of each example, given that tensor.
         causal: the input, by keyword or position, whose later entries on axis 1 no earlier output may depend on.
         coupled: whether the outputs of an example depend on others of its batch, as of nodes on their neighbours.
-        refusals: the checks that are refused, each with a part of the message that says why.
+        failing: the checks that do not hold or are refused, each with a part of the message that says why; a test tells
+            when one holds after all.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Network:
     log_likelihood: Callable[[Tensor], Tensor] = classes
     causal: str | int | None = None
     coupled: bool = False
-    refusals: dict[str, str] = field(default_factory=dict)
+    failing: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name

@@ -20,8 +20,8 @@ from tests.compatibility.table import RECORD
 def test_network(network: Network, check: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a conversion leaves, it says; and what others deprecate is theirs
-        if check in network.refusals:
-            with pytest.raises(Exception, match=network.refusals[check]):
+        if check in network.failing:
+            with pytest.raises(Exception, match=network.failing[check]):
                 CHECKS[check](network)
         else:
             with contextlib.suppress(NotApplicable):
