@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from contextual_dropout.experiments.paper import RESNET18_COST, RESULTS
+from tests.compatibility import table as compatibility
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/converting.md", "docs/estimators.md", "docs/predicting.md", "docs/reproducing.md")
+PAGES = (
+    *("README.md", "docs/compatibility.md", "docs/converting.md"),
+    *("docs/estimators.md", "docs/predicting.md", "docs/reproducing.md"),
+)
 BLOCK = re.compile(r"(<!-- measured: (.+?) -->\n)(.*?)(<!-- /measured -->)", re.DOTALL)
 NONE = "—"
 
@@ -280,6 +284,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "attention contexts": contexts,
     "attention runs": attention_runs,
     "convolutional": convolutional,
+    "networks": compatibility.table,
     "errors": errors,
     "variance": variance,
     "time": time,
