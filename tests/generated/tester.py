@@ -1,0 +1,99 @@
+"""All checks on one network after another, and the count of what was seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, Phase, given, note, seed, settings
+
+from tests.generated.case import Case, Refused, Wrong, refusal
+from tests.generated.checks.causality import check_causality
+from tests.generated.checks.gradients import check_gradients
+from tests.generated.checks.predictions import check_predictions
+from tests.generated.checks.round_trips import check_saving, check_stripping
+from tests.generated.strategies import cases
+
+__all__ = ["Tester", "examine"]
+
+#: Networks of one seed. Up to ten, hypothesis draws each by itself; then it also varies those before.
+BATCH = 10
+
+
+@dataclass
+class Tester:
+    """Checks networks and counts them.
+
+    Attributes:
+        seen: the cases, which hypothesis may repeat.
+        ingredients: networks by what they are made of.
+        paths: predictions by the way they took.
+        held: checks that were passed, by name.
+        refusals: by what the library said.
+    """
+
+    seen: set[Case] = field(default_factory=set)
+    ingredients: Counter[str] = field(default_factory=Counter)
+    paths: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, case: Case) -> None:
+        """Check one network.
+
+        Raises:
+            Wrong: one of the checks does not hold.
+        """
+        if case not in self.seen:
+            self.seen.add(case)
+            self.ingredients.update(case.ingredients())
+        network = case.network
+        try:
+            model = network.built()
+        except Exception as error:
+            said = refusal(error)
+            if said is None:
+                raise Wrong(f"conversion fails: {error!r}") from error
+            self.refusals[f"contextualize: {_short(said)}"] += 1
+            return
+        self._hold("predictions", lambda: check_predictions(case, model, self.paths))
+        self._hold("gradients", lambda: check_gradients(case, model))
+        self._hold("saving", lambda: check_saving(case, model))
+        if network.sites == "converted":
+            self._hold("causality", lambda: check_causality(case, network.plain(), model))
+            self._hold("stripping", lambda: check_stripping(case))
+
+    def _hold(self, name: str, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except Refused as refused:
+            self.refusals[_short(str(refused))] += 1
+        except Wrong:
+            raise
+        except Exception as error:
+            said = refusal(error)
+            if said is None:
+                raise Wrong(f"{name} fails: {error!r}") from error
+            self.refusals[f"{name}: {_short(said)}"] += 1
+        else:
+            self.held[name] += 1
+
+
+def examine(check: Callable[[Case], None], seeds: Iterable[int], *, shrink: bool = True) -> None:
+    """Call ``check`` with ten random networks of each seed; a failing one is made small, and shown with its seed."""
+    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+    quiet = list(HealthCheck)
+    run = settings(max_examples=BATCH, deadline=None, database=None, suppress_health_check=quiet, phases=phases)
+    number = 0
+
+    def one(case: Case) -> None:
+        note(f"networks of seed {number}")
+        check(case)
+
+    for number in seeds:
+        seed(number)(run(given(case=cases())(one)))()
+
+
+def _short(said: str) -> str:
+    return said.split("\n")[0][:100]
