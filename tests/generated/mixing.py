@@ -80,11 +80,9 @@ class _Heads(nn.Module):
         if padding is not None:
             scores = scores.masked_fill(padding[:, None, None, :], -math.inf)
         weights = scores.softmax(-1)
-        if self.folded:
-            weights = self.dropout(weights.flatten(0, 1)).view(weights.shape)
-        else:
-            weights = self.dropout(weights)
-        return (weights @ v).transpose(1, 2).flatten(2)
+        weights = weights.flatten(0, 1) if self.folded else weights
+        dropped = self.dropout(weights).view(scores.shape)
+        return (dropped @ v).transpose(1, 2).flatten(2)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,18 @@ from tests.generated.mixing import Attention, Convolution, Recurrent, Rows
 from tests.generated.network import Network
 from tests.generated.plan import Block
 
-__all__ = ["cases"]
+__all__ = ["INGREDIENTS", "cases"]
 
 RATES = st.sampled_from([0.5, 0.2, 0.1, 0.8])
 #: Blocks for vectors and sequences, and those for sequences only; one that stands twice is drawn twice as often.
 LEAVES = (Drop, Dense, Drop, Norm, Context, Functional, Write, Draw, Generator, Keeps, Rows, Widths, Named)
 OVER_POSITIONS = (Attention, Attention, Attention, Recurrent, Convolution, PositionTable)
+#: The names under which networks are counted, of all that can be drawn.
+INGREDIENTS = frozenset(
+    f"{block.__name__.lower()} {kind}".strip()
+    for block in (*LEAVES, *OVER_POSITIONS, Repeated)
+    for kind in (get_args(get_type_hints(block)["kind"]) if "kind" in get_type_hints(block) else ("",))
+) | {"branches", "residual", "causal mask", "padding mask"}
 
 
 def cases() -> st.SearchStrategy[Case]:

@@ -26,16 +26,20 @@ class Tester:
     """Checks networks and counts them.
 
     Attributes:
-        seen: the cases, which hypothesis may repeat.
+        seen: the networks, which hypothesis may repeat.
+        passed: those of them for which everything held.
         ingredients: networks by what they are made of.
         paths: predictions by the way they took.
+        looks: at predictions, the first ones and those that had to decide.
         held: checks that were passed, by name.
         refusals: by what the library said.
     """
 
     seen: set[Case] = field(default_factory=set)
+    passed: set[Case] = field(default_factory=set)
     ingredients: Counter[str] = field(default_factory=Counter)
     paths: Counter[str] = field(default_factory=Counter)
+    looks: Counter[str] = field(default_factory=Counter)
     held: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
 
@@ -45,9 +49,15 @@ class Tester:
         Raises:
             Wrong: one of the checks does not hold.
         """
+        if case in self.passed:
+            return
         if case not in self.seen:
             self.seen.add(case)
             self.ingredients.update(case.ingredients())
+        self._check(case)
+        self.passed.add(case)
+
+    def _check(self, case: Case) -> None:
         network = case.network
         try:
             model = network.built()
@@ -57,12 +67,27 @@ class Tester:
                 raise Wrong(f"conversion fails: {error!r}") from error
             self.refusals[f"contextualize: {_short(said)}"] += 1
             return
-        self._hold("predictions", lambda: check_predictions(case, model, self.paths))
+        self._hold("predictions", lambda: self.looks.update(check_predictions(case, model, self.paths)))
         self._hold("gradients", lambda: check_gradients(case, model))
         self._hold("saving", lambda: check_saving(case, model))
         if network.sites == "converted":
             self._hold("causality", lambda: check_causality(case, network.plain(), model))
             self._hold("stripping", lambda: check_stripping(case))
+
+    def figures(self) -> dict[str, int | float | str]:
+        """What the record of a full trial shows."""
+        counted = {
+            "networks by ingredient": self.ingredients,
+            "predictions by path": self.paths,
+            "checks that held": self.held,
+            "refusals": self.refusals,
+        }
+        return {
+            "networks": len(self.seen),
+            "comparisons of predictions": self.looks["first"],
+            "of these looked at again with 4,000 samples": self.looks["second"],
+            **{name: _listed(counts) for name, counts in counted.items()},
+        }
 
     def _hold(self, name: str, check: Callable[[], None]) -> None:
         try:
@@ -93,6 +118,10 @@ def examine(check: Callable[[Case], None], seeds: Iterable[int], *, shrink: bool
 
     for number in seeds:
         seed(number)(run(given(case=cases())(one)))()
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in counts.most_common())
 
 
 def _short(said: str) -> str:

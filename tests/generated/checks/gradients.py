@@ -12,7 +12,7 @@ from tests.generated.case import Case, Refused, Wrong, refusal
 
 __all__ = ["check_gradients"]
 
-#: What torch itself says to networks that cannot be trained: written to in place, or batch normalisation of one example.
+#: What torch says to networks that cannot be trained: written to in place, or batch normalisation of one example.
 TORCH_SAYS = ("modified by an inplace operation", "has been modified inplace", "Expected more than 1 value per channel")
 
 

@@ -24,31 +24,37 @@ from tests.generated.paths import taken
 
 __all__ = ["check_predictions"]
 
-#: Samples of the first look, and the rate at which it may be wrong: then a second look, with samples of its own, decides.
+#: Samples of the first look, and the rate at which it may be wrong; a second look, with samples of its own, decides.
 FIRST, FIRST_RATE, SECOND = 192, 0.01, 4000
 
 
-def check_predictions(case: Case, model: nn.Module, paths: Counter[str]) -> None:
+def check_predictions(case: Case, model: nn.Module, paths: Counter[str]) -> Counter[str]:
     """Predictions of the network have the distribution of a plain loop, and leave it as it was.
+
+    Returns:
+        How many looks there were, first and second ones.
 
     Raises:
         Wrong: they differ; by chance at a rate of 2e-5 for all paths together at most.
         Refused: the library says that it cannot predict with this network.
     """
-    expected, ways = looped(case, model, FIRST, 1), ["default", case.rows, "sampling"]
+    expected, ways, looks = looped(case, model, FIRST, 1), ["default", case.rows, "sampling"], Counter[str]()
     for way in ways:
         with taken() as names:
             found = drawn(case, model, way, FIRST, 2)
         paths.update(names or ["sampling"])
         if found.shape != expected.shape:
             raise Wrong(f"samples ({way}) have the shape {tuple(found.shape)} instead of {tuple(expected.shape)}")
+        looks["first"] += 1
         lag = _chunk(case.network, way, FIRST // case.calls)
         if compare(features(found), features(expected), FIRST_RATE, lag):
+            looks["second"] += 1
             again, known = drawn(case, model, way, SECOND, 3), looped(case, model, SECOND, 4)
             lag = _chunk(case.network, way, SECOND // case.calls)
             difference = compare(features(again), features(known), FAILURE_RATE / len(ways), lag)
             if difference:
                 raise Wrong(f"predictions ({way}; {', '.join(sorted(set(names)))}): {difference}")
+    return looks
 
 
 def looped(case: Case, model: nn.Module, samples: int, stream: int) -> Tensor:
@@ -90,7 +96,9 @@ def _chunk(network: Network, way: str, samples: int) -> int:
 @torch.no_grad()
 def _passes(network: Network, model: nn.Module, samples: int) -> Tensor:
     """Every pass is one of the model that was given: buffers and inputs are put back."""
-    before = [(module, {k: v.clone() for k, v in module._buffers.items() if v is not None}) for module in model.modules()]
+    before = [
+        (module, {k: v.clone() for k, v in module._buffers.items() if v is not None}) for module in model.modules()
+    ]
     outs = []
     for _ in range(samples):
         outs.append(network.pick(model(network.inputs())).clone())
