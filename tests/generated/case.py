@@ -31,13 +31,13 @@ class Case:
 
     Attributes:
         network: what is built.
-        rows: how many samples are predicted at a time: one, two, all, as many as the library chooses.
+        way: of predicting besides the default: with one, two or all samples at a time, or as an ensemble of two.
         calls: into how many calls of :func:`cd.predict` the samples are divided.
         estimator: of the objective.
     """
 
     network: Network
-    rows: Literal["one", "two", "all"] = "one"
+    way: Literal["one", "two", "all", "ensemble"] = "one"
     calls: int = 1
     estimator: Literal["straight-through", "auto", "sequential-disarm", "sampled-arm"] = "straight-through"
 

@@ -19,7 +19,9 @@ __all__ = ["Draw", "Generator", "Keeps", "Named", "Write"]
 class Draw(Block):
     """A random call of torch."""
 
-    kind: Literal["shape", "like", "in-place", "bernoulli", "units", "rows", "distribution"] = "shape"
+    kind: Literal["shape", "like", "in-place", "bernoulli", "units", "rows", "distribution", "order", "choice"] = (
+        "shape"
+    )
 
     def build(self, plan: Plan) -> nn.Module:
         return _Draw(self.kind)
@@ -35,6 +37,10 @@ class _Draw(nn.Module):
             return x * torch.bernoulli(torch.full_like(x, 0.6))
         if self.kind == "distribution":
             return torch.distributions.Normal(x, 0.5).sample() if not x.requires_grad else x + torch.randn_like(x) / 2
+        if self.kind == "order":
+            return x[..., torch.randperm(WIDTH)]
+        if self.kind == "choice":
+            return x + torch.nn.functional.gumbel_softmax(x, tau=0.5)
         noise = {
             "shape": lambda: torch.randn(*x.shape),
             "like": lambda: torch.randn_like(x),

@@ -35,7 +35,7 @@ def cases() -> st.SearchStrategy[Case]:
     return st.builds(
         Case,
         network=networks(),
-        rows=_any_of(Case, "rows"),
+        way=_any_of(Case, "way"),
         calls=st.sampled_from([1, 1, 4]),
         estimator=_any_of(Case, "estimator"),
     ).map(lambda case: replace(case, calls=1) if case.network.own_generators else case)

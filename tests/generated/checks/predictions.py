@@ -25,7 +25,7 @@ from tests.generated.paths import taken
 __all__ = ["check_predictions"]
 
 #: Samples of the first look, and the rate at which it may be wrong; a second look, with samples of its own, decides.
-FIRST, FIRST_RATE, SECOND = 192, 0.01, 4000
+FIRST, FIRST_RATE, SECOND = 192, 0.1, 4000
 
 
 def check_predictions(case: Case, model: nn.Module, paths: Counter[str]) -> Counter[str]:
@@ -38,7 +38,7 @@ def check_predictions(case: Case, model: nn.Module, paths: Counter[str]) -> Coun
         Wrong: they differ; by chance at a rate of 2e-5 for all paths together at most.
         Refused: the library says that it cannot predict with this network.
     """
-    expected, ways, looks = looped(case, model, FIRST, 1), ["default", case.rows, "sampling"], Counter[str]()
+    expected, ways, looks = looped(case, model, FIRST, 1), ["default", case.way, "sampling"], Counter[str]()
     for way in ways:
         with taken() as names:
             found = drawn(case, model, way, FIRST, 2)
@@ -71,13 +71,14 @@ def drawn(case: Case, model: nn.Module, way: str, samples: int, stream: int) -> 
     if way == "sampling":
         with cd.sampling(model):
             return _passes(network, model, samples)
+    predicted = [model, network.fresh(model, stream + 50)] if way == "ensemble" else model
     each = samples // case.calls
     rows = {"one": network.batch, "two": 2 * network.batch, "all": each * network.batch}.get(way)
     x, seeds = network.inputs(), range(network.seed + 10 * stream, network.seed + 10 * stream + case.calls)
     with _left_alone(network, model, x):
         try:
             predictions = [
-                cd.predict(model, x, samples=each, seed=seed, task="regression", rows=rows, output=network.output)
+                cd.predict(predicted, x, samples=each, seed=seed, task="regression", rows=rows, output=network.output)
                 for seed in seeds
             ]
         except Exception as error:
@@ -89,8 +90,8 @@ def drawn(case: Case, model: nn.Module, way: str, samples: int, stream: int) -> 
 
 
 def _chunk(network: Network, way: str, samples: int) -> int:
-    """How many samples the library computes at a time, so that those of two chunks can be compared."""
-    return {"default": min(128 // network.batch, samples), "two": 2}.get(way, 1)
+    """How far apart those samples are that might be alike: of two chunks, or of two members."""
+    return {"default": min(128 // network.batch, samples), "two": 2, "ensemble": samples // 2}.get(way, 1)
 
 
 @torch.no_grad()
