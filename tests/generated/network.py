@@ -81,14 +81,14 @@ class Network:
     def fresh(self, model: nn.Module, stream: int = 0) -> nn.Module:
         """A copy whose own generators, like the global ones, start at another place for each stream."""
         model, start = copy.deepcopy(model), self.seed * 100 + stream
-        for module in model.modules():
-            source = getattr(module, "source", None)
+        for number, module in enumerate(model.modules(), 1):
+            source, own = getattr(module, "source", None), start + number * 10**7  # none draws what another one does
             if isinstance(source, torch.Generator):
-                source.manual_seed(start)
+                source.manual_seed(own)
             elif isinstance(source, random.Random):
-                source.seed(start)
+                source.seed(own)
             elif isinstance(source, np.random.Generator):
-                module.source = np.random.default_rng(start)
+                module.source = np.random.default_rng(own)
         torch.manual_seed(start)
         np.random.seed(start)
         random.seed(start)
