@@ -166,7 +166,9 @@ def move(model: nn.Module, seed: int) -> nn.Module:
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, cd.ContextualDropout):
+                # Gaussian masks of large features would be huge in turn: their variance is exp(-logit).
+                weights = 1.0 if module.family.name == "bernoulli" else 0.4
                 for name, parameter in module.encoder.named_parameters():
-                    spread = 0.7 if name == "expand_bias" else 1.0
+                    spread = 0.7 if name == "expand_bias" else weights
                     parameter.add_(spread * torch.randn(parameter.shape, generator=generator))
     return model
