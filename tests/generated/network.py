@@ -81,8 +81,9 @@ class Network:
     def fresh(self, model: nn.Module, stream: int = 0) -> nn.Module:
         """A copy whose own generators, like the global ones, start at another place for each stream."""
         model, start = copy.deepcopy(model), self.seed * 100 + stream
-        for number, module in enumerate(model.modules(), 1):
-            source, own = getattr(module, "source", None), start + number * 10**7  # none draws what another one does
+        drawing = (module for module in model.modules() if hasattr(module, "source"))
+        for number, module in enumerate(drawing, 1):
+            source, own = module.source, start + number * 10**7  # none draws what another one does
             if isinstance(source, torch.Generator):
                 source.manual_seed(own)
             elif isinstance(source, random.Random):
