@@ -38,6 +38,8 @@ def main() -> None:
     examine(check, range(options.seed, options.seed + options.networks // BATCH), shrink=options.shrink)
     for name in ("ingredients", "paths", "looks", "held", "refusals"):
         print(name, dict(getattr(tester, name).most_common()))
+    for said, case in tester.refused.items():
+        print(f"refused: {said}\n    {case}")
     print(f"{len(tester.seen)} networks, {wrong} wrong, {time.monotonic() - started:.0f} seconds")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Tester:
         looks: at predictions, the first ones and those that had to decide.
         held: checks that were passed, by name.
         refusals: by what the library said.
+        refused: the first network to which it said so.
     """
 
     seen: set[Case] = field(default_factory=set)
@@ -42,6 +44,7 @@ class Tester:
     looks: Counter[str] = field(default_factory=Counter)
     held: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, Case] = field(default_factory=dict)
 
     def __call__(self, case: Case) -> None:
         """Check one network.
@@ -62,17 +65,14 @@ class Tester:
         try:
             model = network.built()
         except Exception as error:
-            said = refusal(error)
-            if said is None:
-                raise Wrong(f"conversion fails: {error!r}") from error
-            self.refusals[f"contextualize: {_short(said)}"] += 1
+            self._refuse(case, "contextualize", error)
             return
-        self._hold("predictions", lambda: self.looks.update(check_predictions(case, model, self.paths)))
-        self._hold("gradients", lambda: check_gradients(case, model))
-        self._hold("saving", lambda: check_saving(case, model))
+        self._hold(case, "predictions", lambda: self.looks.update(check_predictions(case, model, self.paths)))
+        self._hold(case, "gradients", lambda: check_gradients(case, model))
+        self._hold(case, "saving", lambda: check_saving(case, model))
         if network.sites == "converted":
-            self._hold("causality", lambda: check_causality(case, network.plain(), model))
-            self._hold("stripping", lambda: check_stripping(case))
+            self._hold(case, "causality", lambda: check_causality(case, network.plain(), model))
+            self._hold(case, "stripping", lambda: check_stripping(case))
 
     def figures(self) -> dict[str, int | float | str]:
         """What the record of a full trial shows."""
@@ -89,20 +89,28 @@ class Tester:
             **{name: _listed(counts) for name, counts in counted.items()},
         }
 
-    def _hold(self, name: str, check: Callable[[], None]) -> None:
+    def _hold(self, case: Case, name: str, check: Callable[[], None]) -> None:
         try:
             check()
-        except Refused as refused:
-            self.refusals[_short(str(refused))] += 1
         except Wrong:
             raise
         except Exception as error:
-            said = refusal(error)
-            if said is None:
-                raise Wrong(f"{name} fails: {error!r}") from error
-            self.refusals[f"{name}: {_short(said)}"] += 1
+            self._refuse(case, name, error)
         else:
             self.held[name] += 1
+
+    def _refuse(self, case: Case, name: str, error: Exception) -> None:
+        """Count a clear refusal.
+
+        Raises:
+            Wrong: it is an error that the library did not raise on purpose, or not one that it should raise.
+        """
+        said = str(error) if isinstance(error, Refused) else refusal(error)
+        if said is None:
+            raise Wrong(f"{name} fails: {error!r}") from error
+        words = f"{name}: {_short(said)}"
+        self.refusals[words] += 1
+        self.refused.setdefault(words, case)
 
 
 def examine(check: Callable[[Case], None], seeds: Iterable[int], *, shrink: bool = True) -> None:
@@ -125,4 +133,5 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _short(said: str) -> str:
-    return said.split("\n")[0][:100]
+    """The first words, without what differs from network to network."""
+    return re.sub(r"'[^']*'|[(][\d, ]*[)]|\d+", "…", said.split("\n")[0])[:120]

@@ -85,7 +85,7 @@ def drawn(case: Case, model: nn.Module, way: str, samples: int, stream: int) -> 
             said = refusal(error)
             if said is None:
                 raise Wrong(f"prediction ({way}) fails: {error!r}") from error
-            raise Refused(f"predict: {said}") from error
+            raise Refused(said) from error
     return torch.cat([prediction.samples for prediction in predictions])
 
 
