@@ -8,7 +8,7 @@ import time
 import warnings
 
 from tests.generated.case import Case, Wrong
-from tests.generated.tester import BATCH, Tester, examine
+from tests.generated.tester import BATCH, Examiner, examine
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--shrink", action="store_true", help="end at the first failure, and make it small")
     parser.add_argument("--only", default="", help="failures whose words this regular expression finds")
     options = parser.parse_args()
-    tester, started, wrong = Tester(), time.monotonic(), 0
+    tester, started, wrong = Examiner(), time.monotonic(), 0
 
     def check(case: Case) -> None:
         nonlocal wrong

@@ -9,14 +9,14 @@ from itertools import count
 import pytest
 
 from tests.generated.strategies import INGREDIENTS
-from tests.generated.tester import Tester, examine
+from tests.generated.tester import Examiner, examine
 from tests.reliability.record import budget, record
 
 NETWORKS = budget(300, 5_000)
 FIRST_SEED = 0
 
 
-def seeds(tester: Tester) -> Iterator[int]:
+def seeds(tester: Examiner) -> Iterator[int]:
     """One after the other until there are enough networks."""
     for seed in count(FIRST_SEED):
         if len(tester.seen) >= NETWORKS:
@@ -28,7 +28,7 @@ def seeds(tester: Tester) -> Iterator[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_whatever_the_network_it_is_right_or_refused() -> None:
-    tester, started = Tester(), time.monotonic()
+    tester, started = Examiner(), time.monotonic()
     examine(tester, seeds(tester))
     assert set(tester.ingredients) >= INGREDIENTS
     record(

@@ -16,14 +16,14 @@ from tests.generated.checks.predictions import check_predictions
 from tests.generated.checks.round_trips import check_saving, check_stripping
 from tests.generated.strategies import cases
 
-__all__ = ["Tester", "examine"]
+__all__ = ["Examiner", "examine"]
 
 #: Networks of one seed. Up to ten, hypothesis draws each by itself; then it also varies those before.
 BATCH = 10
 
 
 @dataclass
-class Tester:
+class Examiner:
     """Checks networks and counts them.
 
     Attributes:

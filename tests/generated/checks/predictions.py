@@ -118,10 +118,10 @@ def _left_alone(network: Network, model: nn.Module, x: Tensor) -> Iterator[None]
         if not _equal(value, after[name]):
             raise Wrong(f"a prediction changed {name}")
     try:
+        copied, saved = copy.deepcopy(model), _pickled(model)  # before a call, which may write over what was left
         with torch.no_grad():
             model(network.inputs())
-            copy.deepcopy(model)(network.inputs())
-        saved = _pickled(model)
+            copied(network.inputs())
     except Exception as error:
         raise Wrong(f"after a prediction the model cannot be used: {error!r}") from error
     if pickled and not saved:
