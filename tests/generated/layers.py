@@ -74,13 +74,16 @@ class _Channels(nn.Module):
 
 @dataclass(frozen=True)
 class Functional(Block):
-    """``F.dropout`` that follows the training flag of its module."""
+    """``F.dropout`` that follows the training flag of its module: as an argument, or by a condition around it."""
 
     p: float
-    kind: Literal["dropout", "alpha"] = "dropout"
+    kind: Literal["dropout", "alpha", "guarded"] = "dropout"
 
     def build(self, plan: Plan) -> nn.Module:
-        return _Functional(self.p, F.dropout if self.kind == "dropout" else F.alpha_dropout)
+        return _Guarded(self.p) if self.kind == "guarded" else _Functional(self.p, _FUNCTIONS[self.kind])
+
+
+_FUNCTIONS = {"dropout": F.dropout, "alpha": F.alpha_dropout}
 
 
 class _Functional(nn.Module):
@@ -92,6 +95,16 @@ class _Functional(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         dropped: Tensor = self.function(self.linear(x), self.p, self.training)
         return dropped
+
+
+class _Guarded(nn.Module):
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p, self.linear = p, nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.linear(x)
+        return F.dropout(hidden, self.p) if self.training else hidden
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ HEADS = 2
 
 @dataclass(frozen=True)
 class Attention(Block):
-    """Self-attention: torch's module, a layer of its encoder, written by hand, or with heads folded into the batch."""
+    """Self-attention: by hand, torch's module, a layer of its encoder, with heads folded into the batch, or fused."""
 
     p: float
-    kind: Literal["hand", "module", "encoder", "folded"] = "hand"
+    kind: Literal["hand", "module", "encoder", "folded", "fused"] = "hand"
     causal: bool = False
     padded: bool = False
 
@@ -30,6 +30,8 @@ class Attention(Block):
             inner: nn.Module = nn.MultiheadAttention(WIDTH, HEADS, self.p, batch_first=True)
         elif self.kind == "encoder":
             inner = nn.TransformerEncoderLayer(WIDTH, HEADS, 2 * WIDTH, self.p, batch_first=True)
+        elif self.kind == "fused":
+            inner = _Fused(self.p)
         else:
             by_hand = plan.placed and self.kind == "hand"
             own = (0, 2) if self.causal else 0
@@ -60,6 +62,24 @@ class _Attention(nn.Module):
             out = self.inner(x, future, padding)
         result: Tensor = out
         return result
+
+
+class _Fused(nn.Module):
+    """Attention by torch's function, whose rate depends on the training flag."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p, self.project = p, nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x: Tensor, future: Tensor | None, padding: Tensor | None) -> Tensor:
+        batch, length, _ = x.shape
+        q, k, v = self.project(x).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        hidden = torch.zeros(batch, 1, length, length, dtype=torch.bool)
+        hidden = hidden if future is None else hidden | future
+        hidden = hidden if padding is None else hidden | padding[:, None, None, :]
+        rate = self.p if self.training else 0.0
+        out = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~hidden, dropout_p=rate)
+        return out.transpose(1, 2).flatten(2)
 
 
 class _Heads(nn.Module):
