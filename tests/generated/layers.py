@@ -104,7 +104,9 @@ class _Guarded(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden: Tensor = self.linear(x)
-        return F.dropout(hidden, self.p) if self.training else hidden
+        if self.training:
+            hidden = F.dropout(hidden, self.p)
+        return hidden
 
 
 @dataclass(frozen=True)

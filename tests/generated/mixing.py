@@ -77,8 +77,9 @@ class _Fused(nn.Module):
         hidden = torch.zeros(batch, 1, length, length, dtype=torch.bool)
         hidden = hidden if future is None else hidden | future
         hidden = hidden if padding is None else hidden | padding[:, None, None, :]
-        rate = self.p if self.training else 0.0
-        out = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~hidden, dropout_p=rate)
+        out = nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=~hidden, dropout_p=self.p if self.training else 0.0
+        )
         return out.transpose(1, 2).flatten(2)
 
 
