@@ -14,6 +14,7 @@ from tests.generated.checks.causality import check_causality
 from tests.generated.checks.gradients import check_gradients
 from tests.generated.checks.predictions import check_predictions
 from tests.generated.checks.round_trips import check_saving, check_stripping
+from tests.generated.refusals import has_reason
 from tests.generated.strategies import cases
 
 __all__ = ["Examiner", "examine"]
@@ -108,6 +109,8 @@ class Examiner:
         said = str(error) if isinstance(error, Refused) else refusal(error)
         if said is None:
             raise Wrong(f"{name} fails: {error!r}") from error
+        if not has_reason(said, case):
+            raise Wrong(f"{name} is refused for no good reason: {said}") from error
         words = f"{name}: {_short(said)}"
         self.refusals[words] += 1
         self.refused.setdefault(words, case)

@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 import contextual_dropout as cd
 from tests.generated.case import Case, Refused, Wrong, refusal
+from tests.generated.refusals import TORCH_SAYS
 
 __all__ = ["check_gradients"]
-
-#: What torch says to networks that cannot be trained: written to in place, or batch normalisation of one example.
-TORCH_SAYS = ("modified by an inplace operation", "has been modified inplace", "Expected more than 1 value per channel")
 
 
 def check_gradients(case: Case, model: nn.Module) -> None:
