@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
-from contextual_dropout.conversion.causality import Causal
 from torch import Tensor, nn
 
 from contextual_dropout import functional_dropout, prefix, trace
 from contextual_dropout.conversion import layer_options, settling
+from contextual_dropout.conversion.causality import Causal
 from contextual_dropout.own_state import OwnState
 from contextual_dropout.prefix import SharedPrefix
 from contextual_dropout.trace import Trace
