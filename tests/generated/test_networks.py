@@ -16,10 +16,10 @@ NETWORKS = budget(300, 5_000)
 FIRST_SEED = 0
 
 
-def seeds(tester: Examiner) -> Iterator[int]:
+def seeds(examiner: Examiner) -> Iterator[int]:
     """One after the other until there are enough networks."""
     for seed in count(FIRST_SEED):
-        if len(tester.seen) >= NETWORKS:
+        if len(examiner.seen) >= NETWORKS:
             print(f"seeds {FIRST_SEED} to {seed - 1}")
             return
         yield seed
@@ -28,9 +28,9 @@ def seeds(tester: Examiner) -> Iterator[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_whatever_the_network_it_is_right_or_refused() -> None:
-    tester, started = Examiner(), time.monotonic()
-    examine(tester, seeds(tester))
-    assert set(tester.ingredients) >= INGREDIENTS
+    examiner, started = Examiner(), time.monotonic()
+    examine(examiner, seeds(examiner))
+    assert len(INGREDIENTS - set(examiner.ingredients)) <= budget(10, 0)
     record(
         "networks",
         "networks",
@@ -38,5 +38,5 @@ def test_whatever_the_network_it_is_right_or_refused() -> None:
         "as it was; no output depends on an input that it did not depend on before the conversion; gradients are the "
         "same with and without replay; stripped, a network is what it was, bit by bit; saved sites load. Or the "
         "library says clearly that it cannot.",
-        tester.figures() | {"seconds": round(time.monotonic() - started)},
+        examiner.figures() | {"seconds": round(time.monotonic() - started)},
     )

@@ -46,9 +46,10 @@ def dependencies(network: Network, model: nn.Module) -> Tensor:
     moved = torch.zeros(batch, length, batch, length)
     for row in range(batch):
         for position in range(length):
-            for size in (1.0, -2.0):
-                changed = x.clone()
-                (changed[row] if network.length is None else changed[row, position]).add_(size)
+            for stream in (2, 3):  # another vector: layer normalisation does not see a number that is added to all
+                changed, other = x.clone(), network.inputs(stream)
+                place = row if network.length is None else (row, position)
+                changed[place] = other[place]
                 change = (_outputs(network, model, changed) - base).abs().nan_to_num(nan=1.0).amax(-1)
                 moved[row, position] = torch.maximum(moved[row, position], change)
     return moved
