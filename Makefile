@@ -66,9 +66,9 @@ benchmark-convolutional: setup ## the cost table of ResNet-18 and WRN-28-10 (som
 benchmark-attention: setup ## what a step of MCAN costs with its 62 sites (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_attention.py
 
-reliability: setup ## kills, hostile files, many processes, long use: the full trial behind docs/reliability.md (half an hour)
+reliability: setup ## kills, hostile files, many processes, long use, random networks: the full trial behind docs/reliability.md (an hour)
 	rm -f $(filter-out experiments/reliability/compatibility-%,$(wildcard experiments/reliability/*.json))
-	CONTEXTUAL_DROPOUT_RELIABILITY=full OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 3600 tests/reliability tests/distributed tests/experiments/test_processes.py tests/experiments/test_cluster.py tests/serve/test_visitors.py
+	CONTEXTUAL_DROPOUT_RELIABILITY=full OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 3600 tests/reliability tests/generated tests/distributed tests/experiments/test_processes.py tests/experiments/test_cluster.py tests/serve/test_visitors.py
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -26,6 +26,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         *("numerics-p-values", "numerics-masks-bernoulli", "numerics-masks-gaussian", "numerics-masks-mirrored"),
         *("numerics-repeated", "numerics-threads"),
     ),
+    "networks": ("networks", "mutations"),
     "files": ("files-fuzzed", "files-that-lie", "files-that-harm", "files-that-escape"),
     "endurance": (
         *("training-sequential-arm", "training-sampled-arm", "training-reparameterized", "training-straight-through"),

@@ -1,0 +1,1 @@
+"""What must hold for every network: each check takes a case, and raises where it does not hold."""
