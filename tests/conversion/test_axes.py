@@ -217,3 +217,33 @@ def test_the_layer_before_tells_the_features(
     (site,) = cd.sites(model).values()
     assert site.features == features
     model[:3](torch.randn(other))
+
+
+class Centred(nn.Module):
+    """Rows of the batch that act on one another."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+@pytest.mark.parametrize("samples", [2, 3])
+def test_samples_that_act_on_one_another_stay_on_the_first_axis(samples: int) -> None:
+    model = nn.Sequential(nn.Dropout(0.5), Centred(), nn.Linear(4, 2))
+    site = cd.contextualize(model, example=torch.randn(samples, 3, 4))[0]
+    assert isinstance(site, cd.ContextualDropout)
+    assert site.batch_dims[0] == 0
+
+
+class Doubling(nn.Module):
+    """Writes to what it is given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mul_(-2)
+
+
+def test_an_example_that_is_written_to_is_as_before_and_tells_the_same() -> None:
+    example = torch.randn(2, 3, 4)
+    before = example.clone()
+    model = cd.contextualize(nn.Sequential(Doubling(), nn.Dropout(0.5), nn.Linear(4, 2)), example=example)
+    assert torch.equal(example, before)
+    assert model[1].batch_dims == (0, 1)  # each position by itself, as a causal network

@@ -59,10 +59,15 @@ def find_samples(model: nn.Module, example: Example) -> Batches | None:
 
     Call it inside :func:`~contextual_dropout.conversion.discovery.plainly`.
     """
-    second_best = None
+    second_best, coupled = None, False
     for axes in example.guesses():
+        if coupled and 1 in axes.values():  # samples that act on one another are still on the first axis
+            break
         batches = _run(model, example, axes)
-        if batches is None or not _plausible(batches):
+        if batches is None or not _as_layers_expect(batches):
+            continue
+        if not _apart(batches):
+            coupled = True
             continue
         if _grows(batches.two.outputs, batches.three.outputs):
             return batches
@@ -104,8 +109,8 @@ def _may_index_out_of_range(example: Example, axes: Axes) -> bool:
     return any(each.ndim == 2 and len(each) == 2 and each.device.type != "cpu" for each in edges)
 
 
-def _plausible(batches: Batches) -> bool:
-    """Whether samples have no influence on one another, and torch's own layers see them where they expect them."""
+def _as_layers_expect(batches: Batches) -> bool:
+    """Whether torch's own layers see the samples where they expect them."""
     two, three = batches.two, batches.three
     if len(two.sequences) != len(three.sequences) or len(two.outputs) != len(three.outputs):
         return False
@@ -115,6 +120,12 @@ def _plausible(batches: Batches) -> bool:
     for (smaller, axis), (larger, _) in zip(two.sequences, three.sequences, strict=True):
         if _growing(smaller, larger) != [axis]:
             return False
+    return True
+
+
+def _apart(batches: Batches) -> bool:
+    """Whether samples have no influence on one another."""
+    two, three = batches.two, batches.three
     pairs = list(zip(two.outputs, three.outputs, strict=True))
     for site in two.calls.keys() & three.calls.keys():
         pairs += zip(two.calls[site], three.calls[site], strict=False)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_map_only
 
 from contextual_dropout.compilation import eagerly
 from contextual_dropout.conversion.calls import Found, Search
@@ -64,7 +65,8 @@ def find_shapes(
 
 
 def arguments_of(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments and keywords of the call that an example stands for."""
+    """The arguments and keywords of the call that an example stands for; tensors are copies, in which it may write."""
+    example = tree_map_only(Tensor, Tensor.clone, example)
     if isinstance(example, dict):
         return (), example
     return (example if isinstance(example, tuple) else (example,)), {}

@@ -40,8 +40,9 @@ class Example:
         return cls(tuple(leaves), structure)
 
     def call(self, model: Any) -> Any:
-        """Call a model with it."""
-        arguments, keywords = tree_unflatten(list(self.leaves), self.structure)
+        """Call a model with copies, in which it may write."""
+        leaves = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
+        arguments, keywords = tree_unflatten(leaves, self.structure)
         return model(*arguments, **keywords)
 
     def tensors(self) -> dict[int, Tensor]:
