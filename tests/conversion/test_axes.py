@@ -247,3 +247,23 @@ def test_an_example_that_is_written_to_is_as_before_and_tells_the_same() -> None
     model = cd.contextualize(nn.Sequential(Doubling(), nn.Dropout(0.5), nn.Linear(4, 2)), example=example)
     assert torch.equal(example, before)
     assert model[1].batch_dims == (0, 1)  # each position by itself, as a causal network
+
+
+class ChannelsLast(nn.Module):
+    """The perceptron of MONAI's Swin: one dropout at two widths, on (B, H, W, C)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.drop = nn.Linear(3, 12), nn.Linear(12, 3), nn.Dropout(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.second(self.drop(self.first(x).relu())))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("positions", ["own", "pooled"])
+def test_widths_are_those_of_the_features(positions: Any) -> None:
+    model = cd.contextualize(ChannelsLast(), example=torch.randn(2, 5, 6, 3), positions=positions)
+    found = cd.sites(model)
+    assert [(name, site.features) for name, site in found.items()] == [("drop.12", 12), ("drop.3", 3)]
+    assert all(len(site.batch_dims) == (3 if positions == "own" else 1) for site in found.values())
+    model(torch.randn(2, 7, 9, 3))  # an image of another size

@@ -13,7 +13,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.compilation import eagerly, refuse_wrappers
-from contextual_dropout.conversion.discovery import Shape, arguments_of, buffers_kept, find_calls, find_shapes
+from contextual_dropout.conversion.discovery import Inputs, arguments_of, buffers_kept, find_calls, find_inputs
 from contextual_dropout.conversion.functional import sites_for_calls
 from contextual_dropout.conversion.layer_options import LayerOptions, Positions, layer_options
 from contextual_dropout.conversion.placement import (
@@ -27,7 +27,7 @@ from contextual_dropout.conversion.plan import Item, has_dropout, make_plan, not
 from contextual_dropout.conversion.record import conversion, conversions, join, mark, marked, unmark
 from contextual_dropout.conversion.report import CHILD, Change, Conversion, ConversionWarning
 from contextual_dropout.conversion.selection import Selector, matcher
-from contextual_dropout.conversion.settling import Settled, remarks_on, settle
+from contextual_dropout.conversion.settling import Settled, remarks_on, settle, settle_features
 from contextual_dropout.conversion.snapshot import unchanged_on_error
 from contextual_dropout.conversion.widths import with_a_site_per_width
 from contextual_dropout.distributed import refuse_wrapped
@@ -100,11 +100,11 @@ def contextualize(
     with unchanged_on_error(model), buffers_kept(model):
         found = find_calls(model, example)
         plan = make_plan(model, replace, after, exclude, p, found)
-        shapes = find_shapes(model, example, plan.items, found)
+        inputs = find_inputs(model, example, plan.items, found)
         settings = {"family": family, "initialisation": "zero", "rescale": True, "positions": positions} | options
         layers = layer_options(model, _per_layer(settings, overrides or {}, plan.items))
         record = Conversion(left=dict(plan.left))
-        built = [(item, _build(model, item, layers[item.name].build, shapes, record)) for item in plan.items]
+        built = [(item, _build(model, item, layers[item.name].build, inputs, record)) for item in plan.items]
         for item, site in built:
             if next(site.parameters(), None) is not None:
                 _attach(model, record, item, site)
@@ -184,7 +184,7 @@ def _per_layer(
 
 
 def _build(
-    model: nn.Module, item: Item, settings: dict[str, Any], shapes: dict[nn.Module, list[Shape]], record: Conversion
+    model: nn.Module, item: Item, settings: dict[str, Any], inputs: dict[nn.Module, Inputs], record: Conversion
 ) -> nn.Module:
     """The site of an item, or several; nothing of the model is changed."""
     rate = {} if item.p is None else {"p": item.p}
@@ -195,7 +195,10 @@ def _build(
             site, left = sites_for_calls(item.placement.found, options)
             record.left |= {f"{item.name} (F.dropout, {call})".lstrip(): reason for call, reason in left.items()}
         else:
-            site = with_a_site_per_width(item.placement.build(item.module, options), shapes.get(item.module, []))
+            seen = inputs.get(item.module, [])
+            site = item.placement.build(item.module, options)
+            settle_features(site, seen)
+            site = with_a_site_per_width(site, [shape for shape, _ in seen])
         return like(site, model)
     except (TypeError, ValueError) as error:
         raise type(error)(f"the site {item.placement.kind} {item.name or 'the model'}: {error}") from error

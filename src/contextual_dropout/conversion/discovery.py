@@ -16,14 +16,26 @@ from torch.utils._pytree import tree_map_only
 
 from contextual_dropout.compilation import eagerly
 from contextual_dropout.conversion.calls import Found, Search
+from contextual_dropout.conversion.features import LayerBefore
 from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
 from contextual_dropout.randomness import preserved
 from contextual_dropout.state import BufferState, all_buffers
 
-__all__ = ["Shape", "arguments_of", "buffers_kept", "find_calls", "find_shapes", "initialised_buffers", "plainly"]
+__all__ = [
+    "Inputs",
+    "Shape",
+    "arguments_of",
+    "buffers_kept",
+    "find_calls",
+    "find_inputs",
+    "initialised_buffers",
+    "plainly",
+]
 
+#: Of an input, and the axis of its features where the layer before tells that.
 Shape = tuple[int, ...]
+Inputs = list[tuple[Shape, int | None]]
 
 
 def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
@@ -36,20 +48,21 @@ def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
     return search.result()
 
 
-def find_shapes(
+def find_inputs(
     model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, Found] | None
-) -> dict[nn.Module, list[Shape]]:
+) -> dict[nn.Module, Inputs]:
     """What a site at each of the modules would mask; and what the calls of dropout are in a second pass."""
-    shapes: dict[nn.Module, list[Shape]] = defaultdict(list)
+    inputs: dict[nn.Module, Inputs] = defaultdict(list)
     if found is None:
-        return shapes
+        return inputs
     times: Counter[nn.Module] = Counter()
-    hooks = [module.register_forward_pre_hook(partial(_count, times)) for module in found]
+    before = LayerBefore()
+    hooks = [module.register_forward_pre_hook(partial(_count, times)) for module in found] + before.watch(model)
     for item in items:
         if item.placement is InPlaceOf:
-            hooks.append(item.module.register_forward_pre_hook(partial(_note_input, shapes), with_kwargs=True))
+            hooks.append(item.module.register_forward_pre_hook(partial(_note_input, inputs, before), with_kwargs=True))
         elif item.placement is After:
-            hooks.append(item.module.register_forward_hook(partial(_note_output, shapes)))
+            hooks.append(item.module.register_forward_hook(partial(_note_output, inputs, before)))
     search = Search()
     try:
         with plainly(model), search:
@@ -61,7 +74,7 @@ def find_shapes(
         found.get(module, Found()).runs.extend(again.runs)
     for module, calls in found.items():
         calls.times = 2 * times[module]
-    return shapes
+    return inputs
 
 
 def arguments_of(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -117,16 +130,22 @@ def _count(times: Counter[nn.Module], module: nn.Module, args: tuple[Any, ...]) 
 
 
 def _note_input(
-    shapes: dict[nn.Module, list[Shape]], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    inputs: dict[nn.Module, Inputs],
+    before: LayerBefore,
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
-    _note(shapes[module], (*args, *kwargs.values()))
+    _note(inputs[module], before, (*args, *kwargs.values()))
 
 
-def _note_output(shapes: dict[nn.Module, list[Shape]], module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-    _note(shapes[module], output if isinstance(output, tuple) else (output,))
+def _note_output(
+    inputs: dict[nn.Module, Inputs], before: LayerBefore, module: nn.Module, args: tuple[Any, ...], output: Any
+) -> None:
+    _note(inputs[module], before, output if isinstance(output, tuple) else (output,))
 
 
-def _note(shapes: list[Shape], values: Iterable[Any]) -> None:
+def _note(inputs: Inputs, before: LayerBefore, values: Iterable[Any]) -> None:
     first = next(iter(values), None)
     if isinstance(first, Tensor) and first.ndim:
-        shapes.append(tuple(first.shape))
+        inputs.append((tuple(first.shape), before.axis(first)))

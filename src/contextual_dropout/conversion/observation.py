@@ -11,25 +11,18 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from contextual_dropout.conversion.calls import SOFTMAX
 from contextual_dropout.conversion.discovery import initialised_buffers
 from contextual_dropout.conversion.example import Example
-from contextual_dropout.conversion.placement import CONVOLUTIONS
+from contextual_dropout.conversion.features import LayerBefore
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.state import Surroundings
 
 __all__ = ["Observation", "Summary", "observe"]
 
-#: Where layers put their features.
-FEATURES: dict[type[nn.Module], int] = {
-    **CONVOLUTIONS,
-    **dict.fromkeys((nn.Linear, nn.Embedding, nn.LayerNorm), -1),
-    **dict.fromkeys((_NormBase, nn.GroupNorm), 1),
-}
 #: What is kept of a site's input: big ones are not.
 Keep = Callable[[ContextualDropout, Tensor, Tensor | None], Any]
 
@@ -86,16 +79,6 @@ class Observation:
     sequences: list[tuple[Summary, int]] = field(default_factory=list)
     attends: bool = False
     causal: bool = False
-    _before: tuple[int, tuple[int, ...]] | None = None
-
-    def note_features(self, module: nn.Module, args: Any, output: Any) -> None:
-        """A hook for layers of which it is known where they put their features."""
-        axis = next(axis for kind, axis in FEATURES.items() if isinstance(module, kind))
-        self._before = (axis, tuple(output.shape)) if isinstance(output, Tensor) else None
-
-    def features_of(self, u: Tensor) -> int | None:
-        """The axis of the features of what looks like the output of the last such layer."""
-        return None if self._before is None or self._before[1] != u.shape else self._before[0] % u.ndim
 
 
 def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, context: Summary.of(u)) -> Observation:
@@ -107,17 +90,18 @@ def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, con
         keep: what to keep of a site's input and context.
     """
     seen, surroundings = Observation(), Surroundings(initialised_buffers(model))
+    before = LayerBefore()
     torch.manual_seed(0)
     with ExitStack() as stack:
+        for handle in before.watch(model):
+            stack.callback(handle.remove)
         stack.callback(surroundings.restore)  # so that all passes start from the same state
         for module in model.modules():
             if isinstance(module, ContextualDropout):
-                stack.enter_context(_handing_on(module, seen, keep))
+                stack.enter_context(_handing_on(module, seen, keep, before))
             elif isinstance(module, nn.RNNBase | nn.MultiheadAttention):
                 hook = module.register_forward_pre_hook(partial(_note_sequence, seen=seen), with_kwargs=True)
                 stack.callback(hook.remove)
-            elif isinstance(module, tuple(FEATURES)):
-                stack.callback(module.register_forward_hook(seen.note_features).remove)
         stack.enter_context(_Attention(seen))
         out = example.call(model)
     seen.outputs = [Summary.of(leaf) for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.ndim > 0]
@@ -125,12 +109,12 @@ def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, con
 
 
 @contextmanager
-def _handing_on(site: ContextualDropout, seen: Observation, keep: Keep) -> Iterator[None]:
+def _handing_on(site: ContextualDropout, seen: Observation, keep: Keep, before: LayerBefore) -> Iterator[None]:
     """The site does nothing but note what it is given, whatever its options and however it is called."""
 
     def forward(u: Tensor, context: Tensor | None = None) -> Tensor:
         seen.calls.setdefault(site, []).append(keep(site, u, context))
-        seen.features.setdefault(site, []).append(seen.features_of(u))
+        seen.features.setdefault(site, []).append(before.axis(u))
         return u
 
     vars(site)["forward"] = forward

@@ -13,7 +13,7 @@ from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.axes import Batches, SampleAxis, find_samples, sample_axis
 from contextual_dropout.conversion.causality import Causal, causal_axes
 from contextual_dropout.conversion.contexts import Constancy, constancies
-from contextual_dropout.conversion.discovery import plainly
+from contextual_dropout.conversion.discovery import Inputs, plainly
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.functional import SitePerCall
 from contextual_dropout.conversion.hugging_face import BEFORE, SITE
@@ -22,7 +22,7 @@ from contextual_dropout.conversion.placement import CALL_HOOKS, STATE_HOOKS
 from contextual_dropout.conversion.report import Conversion
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 
-__all__ = ["Settled", "adjust", "is_on_weights", "remarks_on", "settle"]
+__all__ = ["Settled", "adjust", "is_on_weights", "remarks_on", "settle", "settle_features"]
 
 #: What is not taken from a newly built site.
 KEPT = {*CALL_HOOKS, *STATE_HOOKS, "training", "sampling"}
@@ -133,14 +133,29 @@ def _axes(
 
 
 def _features(site: ContextualDropout, batches: Batches | None) -> int | None:
-    """The axis of the features where that is open and the layer before all calls of the site tells it."""
-    found = set(batches.three.features[site]) if batches is not None and _is_open(site) else set()
-    return found.pop() if len(found) == 1 else None
+    """The axis of the features where that is open and the layer before tells it: one width in all calls."""
+    if batches is None or not _is_open(site):
+        return None
+    axes = set(batches.three.features[site])
+    axis = axes.pop() if len(axes) == 1 else None
+    same = axis is not None and len({call.shape[axis] for call in batches.three.calls[site]}) == 1
+    return axis if same else None
 
 
 def _is_open(site: ContextualDropout) -> bool:
     """Whether the axis of the features is a guess from the shape of the first input."""
     return getattr(site, "_dim_is_open", False)
+
+
+def settle_features(site: nn.Module, inputs: Inputs) -> None:
+    """Give a site the axis of its features where the layer before it tells another one than the shape would."""
+    axes, lengths = {axis for _, axis in inputs}, {len(shape) for shape, _ in inputs}
+    if not isinstance(site, LazyContextualDropout) or not _is_open(site) or len(axes) != 1 or len(lengths) != 1:
+        return
+    axis, length = axes.pop(), lengths.pop()
+    if axis is not None and axis != (1 if length >= 4 else length - 1) and axis != site.batch_dims[0] % length:
+        site.dim, site._dim_is_open = axis, False
+        site.config["dim"] = axis
 
 
 def is_on_weights(model: nn.Module, name: str) -> bool:
