@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections import UserDict
 
 import pytest
 import torch
@@ -262,3 +263,31 @@ def test_overrides_for_some_layers() -> None:
 def test_an_override_that_fits_nothing() -> None:
     with pytest.raises(ValueError, match=r"the override for 'head' fits none of the layers 0"):
         cd.contextualize(nn.Sequential(nn.Dropout(0.1)), overrides={"head": {"reduction": 4}})
+
+
+class Fused(nn.Module):
+    """Attention whose dropout is inside of torch's fused function, as in many a language model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.p, self.drop, self.out = 0.2, nn.Dropout(0.1), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.unsqueeze(1)
+        mixed = F.scaled_dot_product_attention(
+            heads, heads, heads, dropout_p=self.p if self.training else 0.0, is_causal=True
+        )
+        out: Tensor = self.out(self.drop(mixed.squeeze(1)))
+        return out
+
+
+def test_dropout_inside_of_fused_attention_is_named() -> None:
+    with pytest.warns(cd.ConversionWarning, match="1 calls of F.scaled_dot_product_attention"):
+        model = cd.contextualize(Fused(), example=torch.randn(2, 3, 4))
+    assert list(cd.sites(model)) == ["drop"]
+
+
+def test_an_example_may_be_any_mapping() -> None:
+    """The encoding of a tokenizer is one that is not a dictionary."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.1))
+    assert list(cd.sites(cd.contextualize(model, example=UserDict(input=torch.randn(2, 4))))) == ["1"]

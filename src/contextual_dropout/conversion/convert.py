@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -272,16 +273,20 @@ def _leave(model: nn.Module, record: Conversion, change: Change, reasons: dict[s
 
 
 class _Rehearsal(TorchFunctionMode):
-    """Notes which sites run and in which order."""
+    """Notes which sites run and in which order, and dropout inside of fused attention."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ran: list[ContextualDropout] = []
+        self.fused = 0
 
     def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
         if func is masked and not any(args[0] is site for site in self.ran):
             self.ran.append(args[0])
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            self.fused += (args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)) > 0
+        return func(*args, **kwargs)
 
 
 def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
@@ -292,6 +297,11 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
         model(*arguments, **keywords)
     names = {module: name for name, module in model.named_modules()}
     record.order = [names[site] for site in rehearsal.ran if site in names]
+    if rehearsal.fused:
+        record.left["(fused)"] = (
+            f"the dropout inside of {rehearsal.fused} calls of F.scaled_dot_product_attention, where no site can act: "
+            "write the attention out, with nn.Dropout or contextual_dropout.attention.AttentionDropout on its weights"
+        )
     for change in list(record.changes):
         if not any(name in record.order for name in change.sites):
             _undo(model, change.kind, [change.name, *change.aliases])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -79,7 +79,7 @@ def find_inputs(
 
 def arguments_of(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments and keywords of the call that an example stands for; tensors are copies, in which it may write."""
-    example = tree_map_only(Tensor, Tensor.clone, example)
+    example = tree_map_only(Tensor, Tensor.clone, dict(example) if isinstance(example, Mapping) else example)
     if isinstance(example, dict):
         return (), example
     return (example if isinstance(example, tuple) else (example,)), {}
