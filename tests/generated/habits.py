@@ -36,7 +36,7 @@ class _Draw(nn.Module):
         if self.kind == "bernoulli":
             return x * torch.bernoulli(torch.full_like(x, 0.6))
         if self.kind == "distribution":
-            return torch.distributions.Normal(x, 0.5).sample() if not x.requires_grad else x + torch.randn_like(x) / 2
+            return torch.distributions.Normal(x, 0.5).rsample()
         if self.kind == "order":
             return x[..., torch.randperm(WIDTH)]
         if self.kind == "choice":
