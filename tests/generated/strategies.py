@@ -20,7 +20,8 @@ __all__ = ["INGREDIENTS", "cases"]
 
 RATES = st.sampled_from([0.5, 0.2, 0.1, 0.8])
 #: Blocks for vectors and sequences, and those for sequences only; one that stands twice is drawn twice as often.
-LEAVES = (Drop, Dense, Drop, Norm, Context, Functional, Write, Draw, Generator, Keeps, Rows, Widths, Named)
+HABITS = (Write, Generator, Keeps)
+LEAVES = (Drop, Dense, Drop, Norm, Context, Functional, Draw, Rows, Widths, Named, *HABITS, *HABITS)
 OVER_POSITIONS = (Attention, Attention, Attention, Recurrent, Convolution, PositionTable)
 #: The names under which networks are counted, of all that can be drawn.
 INGREDIENTS = frozenset(
