@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "writes below autograd go unnoticed",
-        ((trace, "_MEMORY", lambda _: frozenset()),),
+        ((trace, "MEMORY", lambda _: frozenset()),),
         _case(Dense(), Write(0.5, "data"), sites="placed"),
     ),
     Mutant(

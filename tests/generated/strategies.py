@@ -80,7 +80,8 @@ def leaf(block: type[Block]) -> st.SearchStrategy[Block]:
     """Blocks of one class with any values of its fields."""
     hints = get_type_hints(block)
     fields: dict[str, st.SearchStrategy[Any]] = {"p": RATES, "calls": st.sampled_from([1, 2])}
-    return st.builds(block, **{name: fields.get(name) or _any_of(block, name) for name in hints})
+    given = {name: fields[name] if name in fields else _any_of(block, name) for name in hints}
+    return st.builds(block, **given)
 
 
 def _any_of(owner: type[Any], name: str) -> st.SearchStrategy[Any]:

@@ -55,24 +55,25 @@ class SampleAxis:
 
 
 def find_samples(model: nn.Module, example: Example) -> Batches | None:
-    """Run the example with two and three samples; None where it cannot be or where samples influence one another.
+    """Run the example with two and three samples; None where it cannot be.
 
     Call it inside :func:`~contextual_dropout.conversion.discovery.plainly`.
     """
-    second_best, coupled = None, False
+    second_best, coupled = None, None
     for axes in example.guesses():
-        if coupled and 1 in axes.values():  # samples that act on one another are still on the first axis
+        if coupled is not None and 1 in axes.values():  # samples that act on one another are still on the first axis
             break
         batches = _run(model, example, axes)
         if batches is None or not _as_layers_expect(batches):
             continue
+        grows = _grows(batches.two.outputs, batches.three.outputs)
         if not _apart(batches):
-            coupled = True
+            coupled = coupled or (batches if grows else None)
             continue
-        if _grows(batches.two.outputs, batches.three.outputs):
+        if grows:
             return batches
         second_best = second_best or batches
-    return second_best  # a network that returns a loss alone
+    return second_best or coupled  # a network that returns a loss alone; where samples act on one another, sizes tell
 
 
 def sample_axis(batches: Batches, site: ContextualDropout) -> SampleAxis | str | None:

@@ -213,8 +213,8 @@ def remarks_on(
     _guard_attention(model, record, layers)
     if told is not None and not told.samples_known:
         record.notes["(samples)"] = (
-            "the model does not run with another number of samples than the example has, or its samples act on one "
-            "another: their axis is taken on trust"
+            "the model does not run with another number of samples than the example has, or not in the same way: their "
+            "axis is taken on trust"
         )
     loud: dict[str, str] = {}
     for name in told.constant if told is not None else ():
