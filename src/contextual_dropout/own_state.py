@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from contextual_dropout.site import ContextualDropout
+
 __all__ = ["OwnState"]
 
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random, torch.Generator)
@@ -93,7 +95,8 @@ class OwnState:
     def _parts(self, value: Any) -> Iterable[Any]:
         """What is in a value, which is noted if it can change."""
         if isinstance(value, nn.Module):
-            self._note(vars(value))
+            if not isinstance(value, ContextualDropout):  # what a site notes changes no later pass
+                self._note(vars(value))
             return [*(v for k, v in vars(value).items() if v is not None and (k not in _STANDARD or v)), type(value)]
         if isinstance(value, _GENERATORS):
             self._generators.append((value, _position(value)))

@@ -209,6 +209,8 @@ def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, re
     if host.happened():
         host.begin_anew()
         return _plain(passes, samples)
+    if not first.out.numel():  # nothing to draw masks for
+        return first.out.expand(samples, *first.out.shape)
     if samples == 1 or not first.random:
         return first.out.unsqueeze(0)
     if first.shared is None or first.leaves_something or passes.below:
