@@ -101,7 +101,7 @@ def pseudo_passes_of(model: nn.Module, x: Tensor, y: Tensor, rounds: int, warmup
     def recorded(replayable: bool) -> Trial:
         with Recording(model, sample, Watch(True, replayable)) as recording:
             log_likelihood = closure()
-        return Trial(closure, recording, log_likelihood, ClosedForm(), 1.0)
+        return Trial(closure, recording, log_likelihood, ClosedForm(), 1.0, rows="independent")
 
     def passes(trial: Trial) -> Step:
         masks = [draw.family.antithetic(draw.logits, draw.noise) for draw in trial.draws]

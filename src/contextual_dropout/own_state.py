@@ -58,7 +58,7 @@ class OwnState:
 
     def __init__(self, modules: list[nn.Module], others: Iterable[Any] = ()) -> None:
         self._contents: list[tuple[Any, list[Any]]] = []
-        self._generators: list[tuple[Any, bytes]] = []
+        self._generators: list[tuple[Any, Any]] = []
         self._iterators = False
         self._seen: dict[int, Any] = {}
         level: list[Any] = [*modules, *others]
@@ -70,7 +70,12 @@ class OwnState:
 
     def drew(self) -> bool:
         """Whether a generator has moved since."""
-        return any(_position(generator) != position for generator, position in self._generators)
+        return any(not _same(_state(generator), state) for generator, state in self._generators)
+
+    def restore_generators(self) -> None:
+        """Put all generators back to where they were."""
+        for generator, state in self._generators:
+            _set_state(generator, state)
 
     def changed(self) -> bool:
         """Whether anything is not as it was; an iterator may have moved without a trace."""
@@ -99,7 +104,7 @@ class OwnState:
                 self._note(vars(value))
             return [*(v for k, v in vars(value).items() if v is not None and (k not in _STANDARD or v)), type(value)]
         if isinstance(value, _GENERATORS):
-            self._generators.append((value, _position(value)))
+            self._generators.append((value, _state(value)))
             return ()
         if isinstance(value, (*_MAPPINGS, *_SEQUENCES, CellType)):
             return self._note(value)
@@ -154,15 +159,30 @@ def _filled(holder: Any, before: list[Any]) -> bool:
     return _alike([holder.get(name) for name, _ in kept], [value for _, value in kept])
 
 
-def _position(generator: Any) -> bytes:
+def _state(generator: Any) -> Any:
     """Where a generator stands."""
     if isinstance(generator, torch.Generator):
-        return bytes(generator.get_state().numpy().tobytes())
+        return generator.get_state()
     if isinstance(generator, random.Random):
-        return pickle.dumps(generator.getstate())
+        return generator.getstate()
     if isinstance(generator, np.random.RandomState):
-        return pickle.dumps(generator.get_state(legacy=False))
-    return pickle.dumps(getattr(generator, "bit_generator", generator).state)
+        return generator.get_state(legacy=False)
+    return getattr(generator, "bit_generator", generator).state
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, torch.Generator | np.random.RandomState):
+        generator.set_state(state)
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        getattr(generator, "bit_generator", generator).state = state
+
+
+def _same(state: Any, other: Any) -> bool:
+    if isinstance(state, Tensor):
+        return torch.equal(state, other)
+    return pickle.dumps(state) == pickle.dumps(other)
 
 
 def _is_users(module: ModuleType) -> bool:

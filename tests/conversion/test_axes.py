@@ -166,7 +166,8 @@ def test_networks_that_take_no_other_number_of_samples_are_as_before() -> None:
 
 
 def test_what_the_user_chose_stays() -> None:
-    model = cd.contextualize(Transposing(), batch_dim=0, example=torch.randint(20, (2, 6)))
+    with pytest.warns(cd.ConversionWarning, match="dropout: through it the output of one sample would depend on other"):
+        model = cd.contextualize(Transposing(), batch_dim=0, example=torch.randint(20, (2, 6)))
     assert cd.sites(model)["dropout"].batch_dims == (0,)
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.conversion.example import Axes, Example
+from contextual_dropout.conversion.example import Axes, Example, is_mask
 from contextual_dropout.conversion.observation import Observation, Summary, observe
+from contextual_dropout.conversion.order import moved
 from contextual_dropout.site import ContextualDropout
 
 __all__ = ["Batches", "SampleAxis", "find_samples", "sample_axis"]
@@ -70,7 +71,7 @@ def find_samples(model: nn.Module, example: Example) -> Batches | None:
         if not _apart(batches):
             coupled = coupled or (batches if grows else None)
             continue
-        if grows:
+        if grows and not _is_sequence(model, batches):
             return batches
         second_best = second_best or batches
     return second_best or coupled  # a network that returns a loss alone; where samples act on one another, sizes tell
@@ -132,6 +133,24 @@ def _apart(batches: Batches) -> bool:
         pairs += zip(two.calls[site], three.calls[site], strict=False)
     return all(_rows_agree(smaller, larger) for smaller, larger in pairs) and any(
         _growing(smaller, larger) for smaller, larger in pairs
+    )
+
+
+def _is_sequence(model: nn.Module, batches: Batches) -> bool:
+    """Whether the first sample acts on later ones, though no later one acts on it: then these are points in time."""
+    changed = batches.example
+    for leaf, axis in batches.axes.items():
+        changed = changed if is_mask(changed.leaves[leaf]) else changed.with_other_first(leaf, axis)
+    try:
+        outputs = observe(model, changed).outputs
+    except Exception:  # whatever the network raises: it does not take such an input
+        return False
+    pairs = zip(batches.two.outputs, batches.three.outputs, outputs, strict=False)
+    growing = [(three, other, _growing(two, three)) for two, three, other in pairs]
+    return any(
+        three.shape[axes[0]] == 3 and bool(moved(three, other, axes[0])[1:].any())
+        for three, other, axes in growing
+        if len(axes) == 1
     )
 
 

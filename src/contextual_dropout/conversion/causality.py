@@ -19,6 +19,7 @@ from contextual_dropout.attention import AttentionDropout
 from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.example import Example, is_mask
 from contextual_dropout.conversion.observation import Observation, Summary, is_lower_triangular, observe
+from contextual_dropout.conversion.order import acts_on_later, first_moved, later_axes, later_axis
 from contextual_dropout.conversion.placement import ancestors_of
 from contextual_dropout.site import ContextualDropout
 
@@ -30,8 +31,6 @@ CAUSAL_NAMES = {"tril", "triu", "tril_", "triu_", "is_causal", "generate_square_
 CAUSAL_MODELS = ("ForCausalLM", "LMHeadModel", "Decoder", "DecoderModel")
 #: "likely": the code can make causal masks; whether it does, only an example tells.
 Verdict = Literal["causal", "likely", "unknown", "free"]
-#: Entries that differ by more, relative to the largest, have moved.
-MOVED = 1e-6
 #: Layers on images: their axes are not positions in time.
 IMAGES = (nn.Conv2d, nn.Conv3d, nn.Dropout2d, nn.Dropout3d)
 
@@ -156,7 +155,7 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
     except Exception:  # whatever the network raises, the rehearsal will raise it again
         return Causal(found, {}, False)
     pairs = zip(before.outputs, again.outputs, strict=False)
-    if any(_first_moved(*pair) is not None for pair in pairs):
+    if any(first_moved(*pair) is not None for pair in pairs):
         return Causal(found, before.calls, known=False, repeatable=False)
     sequences, failed = list(_sequences(model, example, samples)), 0
     for leaf, axis in sequences:
@@ -169,7 +168,7 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
         except Exception:  # it does not take such an input
             failed += 1
             continue
-        if _is_causal(before, after, length):
+        if _is_causal(before, after, length) and _is_order(model, example, leaf, axis, before, after):
             places = {site: _position_axis(site, before, after, length) for site in before.calls}
             found |= {site: place for site, place in places.items() if place is not None}
     seen = before.attends and not before.causal
@@ -181,7 +180,9 @@ def _sequences(model: nn.Module, example: Example, samples: dict[int, int]) -> I
     convolutional = any(isinstance(each, nn.Conv1d | nn.ConvTranspose1d) for each in model.modules())
     for leaf, tensor in example.tensors().items():
         first = 1 - min(samples.get(leaf, 0), 1)
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() and tensor.ndim > 3:
+            axes = [axis for axis in range(tensor.ndim) if axis != samples.get(leaf, 0)]
+        elif tensor.is_floating_point():
             axes = [first] * (tensor.ndim == 3) + [tensor.ndim - 1] * (convolutional and tensor.ndim in (2, 3))
         else:
             axes = [first] * (tensor.ndim == 2 and not is_mask(tensor))
@@ -194,12 +195,24 @@ def _is_causal(before: Observation, after: dict[int, Observation], length: int) 
         {start: (summary, seen.outputs[i]) for start, seen in after.items() if i < len(seen.outputs)}
         for i, summary in enumerate(before.outputs)
     ]
-    moved = [each for each in moves if any(_first_moved(*pair) is not None for pair in each.values())]
-    later = [_later_axis(each, length) is not None for each in moved]
+    moved = [each for each in moves if any(first_moved(*pair) is not None for pair in each.values())]
+    later = [later_axis(each, length) is not None for each in moved]
     positioned = [length in next(iter(each.values()))[0].shape for each in moved]
     if any(has and not only for has, only in zip(positioned, later, strict=True)):
         return False
     return any(later) or (bool(moved) and before.causal)
+
+
+def _is_order(
+    model: nn.Module, example: Example, leaf: int, axis: int, before: Observation, after: dict[int, Observation]
+) -> bool:
+    """Whether an axis is one of positions: of images only where earlier entries act on later ones."""
+    tensor = example.tensors()[leaf]
+    if tensor.ndim < 4:
+        return True
+    axes = later_axes(before.outputs, {start: seen.outputs for start, seen in after.items()}, tensor.shape[axis])
+    first = observe(model, example.with_other_first(leaf, axis)).outputs if axes else []
+    return acts_on_later(before.outputs, first, axes, tensor.shape[axis])
 
 
 def _position_axis(
@@ -210,25 +223,6 @@ def _position_axis(
     for i, summary in enumerate(before.calls[site]):
         calls = {start: seen.calls.get(site, []) for start, seen in after.items()}
         pairs = {start: (summary, seen[i]) for start, seen in calls.items() if i < len(seen)}
-        if any(_first_moved(*pair) is not None for pair in pairs.values()):
-            axes.add(_later_axis(pairs, length))
+        if any(first_moved(*pair) is not None for pair in pairs.values()):
+            axes.add(later_axis(pairs, length))
     return axes.pop() if len(axes) == 1 else None
-
-
-def _later_axis(pairs: dict[int, tuple[Summary, Summary]], length: int) -> int | None:
-    """The axis along which nothing moves before the position where the input changes."""
-    (before, _), *_ = pairs.values()
-    for axis, size in enumerate(before.shape):
-        firsts = {start: _first_moved(*pair, axis) for start, pair in pairs.items()}
-        if size >= length and all(first is None or first >= start + size - length for start, first in firsts.items()):
-            return axis
-    return None
-
-
-def _first_moved(before: Summary, after: Summary, axis: int = 0) -> int | None:
-    """The first entry along an axis that is not as before; 0 where the shape is not."""
-    if before.shape != after.shape:
-        return 0
-    old, new = before.entries[axis], after.entries[axis]
-    moved = (old - new).abs() > MOVED * old.abs().max()
-    return int(moved.nonzero()[0]) if bool(moved.any()) else None

@@ -14,7 +14,14 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from contextual_dropout.compilation import eagerly, refuse_wrappers
-from contextual_dropout.conversion.discovery import Inputs, arguments_of, buffers_kept, find_calls, find_inputs
+from contextual_dropout.conversion.discovery import (
+    Inputs,
+    arguments_of,
+    buffers_kept,
+    find_calls,
+    find_inputs,
+    plainly,
+)
 from contextual_dropout.conversion.functional import sites_for_calls
 from contextual_dropout.conversion.layer_options import LayerOptions, Positions, layer_options
 from contextual_dropout.conversion.placement import (
@@ -30,6 +37,7 @@ from contextual_dropout.conversion.report import CHILD, Change, Conversion, Conv
 from contextual_dropout.conversion.selection import Selector, matcher
 from contextual_dropout.conversion.settling import Settled, remarks_on, settle, settle_features
 from contextual_dropout.conversion.snapshot import unchanged_on_error
+from contextual_dropout.conversion.verification import find_leaks
 from contextual_dropout.conversion.widths import with_a_site_per_width
 from contextual_dropout.distributed import refuse_wrapped
 from contextual_dropout.modes import sampling
@@ -112,8 +120,9 @@ def contextualize(
         if not record.changes:
             raise ValueError(nothing_matched(model, record.left))
         told = None if example is None else _settle(model, record, example, layers)
-        if example is not None:
+        if told is not None:
             _rehearse(model, record, example)
+            _verify(model, record, layers, told)
     for remark in remarks_on(model, record, layers, told):
         warnings.warn(remark, ConversionWarning, stacklevel=2)
     if record.left:
@@ -245,13 +254,40 @@ def _undo(model: nn.Module, kind: str, names: list[str]) -> None:
 
 def _settle(model: nn.Module, record: Conversion, example: Any, layers: Mapping[str, LayerOptions]) -> Settled:
     """Give the sites the axes that the example tells, and take back those that cannot have any."""
-    owners = {name: layers[change.name] for change in record.changes for name in change.sites}
+    owners = _owners(record, layers)
     told = settle(model, {name: site for name, site in sites(model).items() if name in owners}, example, owners)
-    for change in list(record.changes):
-        reasons = {name: told.reasons[name] for name in change.sites if name in told.reasons}
-        if reasons:
-            _leave(model, record, change, reasons)
+    _leave_all(model, record, told.reasons)
     return told
+
+
+def _verify(model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions], told: Settled) -> None:
+    """Take back sites through which samples see one another, and note those through which positions see later ones."""
+    if not told.repeatable:
+        return
+    owners = _owners(record, layers)
+    with plainly(model):
+        leaks = list(find_leaks(model, {name: sites(model)[name] for name in owners}, told.example, told.samples))
+    open_ones = {name for name, layer in owners.items() if "batch_dim" not in layer.chosen}
+    mixing = {name: leak.remark for leak in leaks if leak.of_samples for name in leak.sites if name in open_ones}
+    for leak in leaks:
+        asked = not leak.of_samples and all(owners[name].positions == "pooled" for name in leak.sites or owners)
+        if not asked and not mixing.keys() >= set(leak.sites or owners):
+            told.leaks[", ".join(leak.sites) or "(sites)"] = leak.remark
+    _leave_all(model, record, mixing)
+    record.order = [name for name in record.order if name not in mixing]
+
+
+def _owners(record: Conversion, layers: Mapping[str, LayerOptions]) -> dict[str, LayerOptions]:
+    """The options of each site's layer, by the site's name."""
+    return {name: layers[change.name] for change in record.changes for name in change.sites}
+
+
+def _leave_all(model: nn.Module, record: Conversion, reasons: Mapping[str, str]) -> None:
+    """Take back the sites that cannot stay."""
+    for change in list(record.changes):
+        named = {name: reasons[name] for name in change.sites if name in reasons}
+        if named:
+            _leave(model, record, change, named)
 
 
 def _leave(model: nn.Module, record: Conversion, change: Change, reasons: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from contextual_dropout.conversion.discovery import arguments_of
 
-__all__ = ["Example"]
+__all__ = ["Axes", "Example", "is_mask"]
 
 #: Where the samples are: the axis for each leaf that has them.
 Axes = dict[int, int]
@@ -83,10 +83,17 @@ class Example:
 
     def with_other_end(self, leaf: int, axis: int, start: int) -> Example:
         """The example with other entries from ``start`` on along the axis of one leaf."""
+        return self._with_others(leaf, axis, slice(start, None))
+
+    def with_other_first(self, leaf: int, axis: int) -> Example:
+        """The example with another first entry along the axis of one leaf."""
+        return self._with_others(leaf, axis, slice(1))
+
+    def _with_others(self, leaf: int, axis: int, entries: slice) -> Example:
         tensor: Tensor = self.leaves[leaf]
         changed = tensor.clone()
-        end = changed.narrow(axis, start, tensor.shape[axis] - start)
-        end.copy_(_noisy(end, seed=0) if tensor.is_floating_point() else _other_tokens(end, tensor))
+        part = changed.movedim(axis, 0)[entries]
+        part.copy_(_noisy(part, seed=0) if tensor.is_floating_point() else _other_tokens(part, tensor))
         return replace(self, leaves=(*self.leaves[:leaf], changed, *self.leaves[leaf + 1 :]))
 
 

@@ -18,10 +18,11 @@ from contextual_dropout.conversion.calls import SOFTMAX
 from contextual_dropout.conversion.discovery import initialised_buffers
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.features import LayerBefore
+from contextual_dropout.own_state import OwnState
 from contextual_dropout.site import ContextualDropout
 from contextual_dropout.state import Surroundings
 
-__all__ = ["Observation", "Summary", "observe"]
+__all__ = ["Observation", "Summary", "observe", "outputs"]
 
 #: What is kept of a site's input: big ones are not.
 Keep = Callable[[ContextualDropout, Tensor, Tensor | None], Any]
@@ -89,13 +90,10 @@ def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, con
         example: what to call it with.
         keep: what to keep of a site's input and context.
     """
-    seen, surroundings = Observation(), Surroundings(initialised_buffers(model))
-    before = LayerBefore()
-    torch.manual_seed(0)
+    seen, before = Observation(), LayerBefore()
     with ExitStack() as stack:
         for handle in before.watch(model):
             stack.callback(handle.remove)
-        stack.callback(surroundings.restore)  # so that all passes start from the same state
         for module in model.modules():
             if isinstance(module, ContextualDropout):
                 stack.enter_context(_handing_on(module, seen, keep, before))
@@ -103,9 +101,20 @@ def observe(model: nn.Module, example: Example, keep: Keep = lambda site, u, con
                 hook = module.register_forward_pre_hook(partial(_note_sequence, seen=seen), with_kwargs=True)
                 stack.callback(hook.remove)
         stack.enter_context(_Attention(seen))
-        out = example.call(model)
-    seen.outputs = [Summary.of(leaf) for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.ndim > 0]
+        seen.outputs = outputs(model, example)
     return seen
+
+
+def outputs(model: nn.Module, example: Example) -> list[Summary]:
+    """Run the network on an example as it is; every run starts from the same buffers and random numbers."""
+    surroundings, own = Surroundings(initialised_buffers(model)), OwnState(list(model.modules()))
+    torch.manual_seed(0)
+    try:
+        out = example.call(model)
+    finally:
+        surroundings.restore()
+        own.restore_generators()
+    return [Summary.of(leaf) for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.ndim > 0]
 
 
 @contextmanager

@@ -14,16 +14,17 @@ from contextual_dropout.conversion.axes import Batches, SampleAxis, find_samples
 from contextual_dropout.conversion.causality import Causal, causal_axes
 from contextual_dropout.conversion.contexts import Constancy, constancies
 from contextual_dropout.conversion.discovery import Inputs, plainly
-from contextual_dropout.conversion.example import Example
+from contextual_dropout.conversion.example import Axes, Example
 from contextual_dropout.conversion.functional import SitePerCall
 from contextual_dropout.conversion.hugging_face import BEFORE, SITE
 from contextual_dropout.conversion.layer_options import LayerOptions
-from contextual_dropout.conversion.placement import CALL_HOOKS, STATE_HOOKS
-from contextual_dropout.conversion.report import Conversion
+from contextual_dropout.conversion.placement import CALL_HOOKS, STATE_HOOKS, ancestors_of
+from contextual_dropout.conversion.report import Change, Conversion
 from contextual_dropout.site import ContextualDropout, LazyContextualDropout
 
 __all__ = ["Settled", "adjust", "is_on_weights", "remarks_on", "settle", "settle_features"]
 
+SEQUENCE_CONVOLUTIONS = (nn.Conv1d, nn.ConvTranspose1d)
 #: What is not taken from a newly built site.
 KEPT = {*CALL_HOOKS, *STATE_HOOKS, "training", "sampling"}
 
@@ -38,13 +39,19 @@ class Settled:
         samples_known: whether the network runs with another number of samples.
         causality_known: whether it could be told what is causal.
         repeatable: whether two passes on the same input are the same.
+        example: what was run: the one that was given, with three samples where it can have them.
+        samples: the axis of the samples in each leaf of it that has one.
+        leaks: what sees more than in the plain network, by the names of the sites through which it does.
     """
 
+    example: Example
+    samples: Axes = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     constant: list[str] = field(default_factory=list)
     samples_known: bool = True
     causality_known: bool = True
     repeatable: bool = True
+    leaks: dict[str, str] = field(default_factory=dict)
 
 
 def settle(
@@ -64,8 +71,9 @@ def settle(
     given = Example.of(example)
     with plainly(model):
         batches = find_samples(model, given)
-        causal = causal_axes(model, given if batches is None else batches.example, batches.axes if batches else {})
-        told = Settled(samples_known=batches is not None, causality_known=causal.known, repeatable=causal.repeatable)
+        told = Settled(given) if batches is None else Settled(batches.example, batches.axes)
+        causal = causal_axes(model, told.example, told.samples)
+        told.samples_known, told.causality_known, told.repeatable = batches is not None, causal.known, causal.repeatable
         for name, site in sites.items():
             reason = _settle_axes(model, name, site, batches, causal, layers[name])
             if reason is not None:
@@ -142,7 +150,7 @@ def _features(site: ContextualDropout, batches: Batches | None) -> int | None:
     return axis if same else None
 
 
-def _is_open(site: ContextualDropout) -> bool:
+def _is_open(site: nn.Module) -> bool:
     """Whether the axis of the features is a guess from the shape of the first input."""
     return getattr(site, "_dim_is_open", False)
 
@@ -216,7 +224,7 @@ def remarks_on(
             "the model does not run with another number of samples than the example has, or not in the same way: their "
             "axis is taken on trust"
         )
-    loud: dict[str, str] = {}
+    loud: dict[str, str] = dict(told.leaks) if told is not None else {}
     for name in told.constant if told is not None else ():
         loud[name] = "its context is the same for every sample, so that its rates cannot depend on the input"
     random = told is not None and not told.repeatable
@@ -230,8 +238,26 @@ def remarks_on(
             f"whether the network is causal cannot be told {missing}, and sites pool over all positions, later ones "
             f"too, in {_some(doubtful)}: give example= a sequence with its mask, or choose positions='own' or 'pooled'"
         )
+    guessed = [change.name for change in record.changes if told is None and _is_guess(model, change)]
+    if guessed:
+        loud["(features)"] = (
+            "whether the features are on the last axis, as of tokens (B, T, C), or on the second, as behind nn.Conv1d, "
+            f"cannot be told without an example in {_some(guessed)}: the last one is taken. Give example= an input, or "
+            "overrides= their dim"
+        )
     record.notes |= loud
     return [f"{name}: {note}" for name, note in loud.items()]
+
+
+def _is_guess(model: nn.Module, change: Change) -> bool:
+    """Whether a site that would take the last of three axes for the features' stands among layers that do not."""
+    if not all(_is_open(model.get_submodule(name)) for name in change.sites):
+        return False
+    for part in reversed(ancestors_of(model, change.name)):
+        layers = [each for each in part.modules() if isinstance(each, (*SEQUENCE_CONVOLUTIONS, nn.Linear))]
+        if layers:
+            return any(isinstance(each, SEQUENCE_CONVOLUTIONS) for each in layers)
+    return False
 
 
 def _guard_attention(model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions]) -> None:

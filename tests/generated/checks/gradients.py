@@ -28,6 +28,8 @@ def check_gradients(case: Case, model: nn.Module) -> None:
         raise Wrong(f"ELBO: with replay {said or 'it works'}; without {also_said or 'it works'}")
     if said is not None:
         raise Refused(said)
+    if case.network.own_generators:
+        return  # each pass draws other numbers from it: as good a sample, but another one
     for name, gradient in with_replay.items():
         other = without[name]
         rounding = 1e-5 * max(1.0, float(other.nan_to_num(0, 0, 0).abs().max()))
