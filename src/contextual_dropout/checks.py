@@ -36,7 +36,10 @@ class SaturationWarning(UserWarning):
 def closure_called_sites(sites: Collection[ContextualDropout], recording: Recording) -> None:
     """At least one site has to have sampled, and every one that did has to belong to the model."""
     if not sites:
-        raise RuntimeError("the model has no contextual dropout site: add cd.ContextualDropout layers to it first")
+        raise RuntimeError(
+            "the model has no contextual dropout site: convert it with cd.contextualize(model), or build it with "
+            "cd.ContextualDropout layers"
+        )
     if not any(site.stochastic for site in sites):
         raise RuntimeError("all sites are in eval mode, where nothing is sampled: call model.train() first")
     if not recording.draws:

@@ -96,6 +96,6 @@ class Reparameterized:
             raise ValueError(
                 f"site {name!r} ({draw.site.features} features, draw {index} of the pass) is of family "
                 f"{draw.family.name!r}, whose masks have no pathwise gradient: use estimator='auto', "
-                "'sequential-disarm' or 'sampled-disarm', or build the site with family='gaussian'"
+                "'straight-through' or 'sequential-disarm', or build the site with family='gaussian'"
             )
         return self.pathwise(trial, [])
