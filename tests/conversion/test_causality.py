@@ -371,7 +371,7 @@ def test_decoders_of_torch() -> None:
 
 def test_verdicts_by_construction() -> None:
     verdicts: Callable[..., dict[str, str]] = causal_by_construction
-    assert verdicts(nn.Sequential(nn.Linear(2, 2), nn.Dropout()), ["1"]) == {"1": "free"}
+    assert verdicts(nn.Sequential(nn.Linear(2, 2), nn.Dropout()), ["1"]) == {"1": "open"}
     assert verdicts(encoder(), ["layers.0.dropout"]) == {"layers.0.dropout": "unknown"}
     beside_images = nn.ModuleDict({"image": nn.Conv2d(1, 1, 1), "text": nn.LSTM(2, 2, 2), "drop": nn.Dropout()})
     assert verdicts(beside_images, ["drop", "text"]) == {"drop": "unknown", "text": "causal"}

@@ -203,3 +203,65 @@ def test_passes_that_are_compared_draw_the_same_numbers_from_the_networks_genera
         warnings.simplefilter("error")
         model = cd.contextualize(Noisy(source), example=x)
     assert cd.sites(model)["drop"].batch_dims == (0, 1)
+
+
+class LanguageModel(nn.Module):
+    """A causal convolution over tokens, whose logits (B, T, V) go out in some form."""
+
+    def __init__(self, form: Any = lambda y: y) -> None:
+        super().__init__()
+        self.embed, self.drop = nn.Embedding(20, 8), nn.Dropout(0.1)
+        self.mix, self.head, self.form = nn.Conv1d(8, 8, 3), nn.Linear(8, 20), form
+
+    def forward(self, ids: Tensor) -> Any:
+        h = self.drop(self.embed(ids)).mT
+        return self.form(self.head(self.mix(F.pad(h, (2, 0))).mT.relu()))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda y: y.flatten(0, 1),
+        lambda y: y.flatten(1),
+        lambda y: y[:, :-1],
+        lambda y: y[:, 2:],
+        lambda y: y[:, ::2],
+        lambda y: list(y.unbind(1)),
+        lambda y: torch.cat([y.mean(1, keepdim=True), y], 1),
+    ],
+)
+def test_outputs_need_not_have_the_positions_of_the_input(form: Any) -> None:
+    model = cd.contextualize(LanguageModel(form), example=torch.randint(20, (4, 9)))
+    assert cd.sites(model)["drop"].batch_dims == (0, 1)
+
+
+@pytest.mark.parametrize("ids", [torch.zeros(1, 9).long(), torch.ones(1, 9).long(), torch.arange(18).view(2, 9) % 2])
+def test_tokens_of_a_dummy_example_may_be_zeros_and_ones(ids: Tensor) -> None:
+    model = cd.contextualize(LanguageModel(), example=ids)
+    assert cd.sites(model)["drop"].batch_dims == (0, 1)
+
+
+def test_examples_that_tell_nothing_are_said() -> None:
+    ids = torch.randint(20, (4, 9))
+    silent = LanguageModel()
+    nn.init.zeros_(silent.head.weight)
+    cases = [(LanguageModel(), ids[:, :1]), (silent, ids), (LanguageModel(lambda y: y.square().mean()), ids)]
+    for model, example in cases:
+        with pytest.warns(
+            cd.ConversionWarning, match=r"whether the network is causal cannot be told with this example"
+        ):
+            cd.contextualize(model, example=example)
+
+
+def test_an_axis_of_samples_that_is_taken_on_trust_is_said() -> None:
+    class SamplesLast(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.drop = nn.Parameter(torch.randn(8, 5)), nn.Dropout(0.2)
+            self.second = nn.Parameter(torch.randn(3, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second @ self.drop(torch.relu(self.first @ x))
+
+    with pytest.warns(cd.ConversionWarning, match="does not run with another number of samples"):
+        cd.contextualize(SamplesLast(), example=torch.randn(5, 4))

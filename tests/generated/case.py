@@ -49,9 +49,13 @@ class Case:
 
 
 def refusal(error: BaseException) -> str | None:
-    """What the library said, if the error is one that it raised on purpose; else None."""
+    """What the library said, if it raised the error on purpose, or warned; else None."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()
-    clear = isinstance(error, ValueError | RuntimeError | TypeError | ArithmeticError)
+    clear = isinstance(error, ValueError | RuntimeError | TypeError | ArithmeticError | UserWarning)
     # A statement over several lines is found by its first one, where traceback puts it.
-    return str(error) if clear and frame.filename.startswith(LIBRARY) and line.startswith("raise") else None
+    return (
+        str(error)
+        if clear and frame.filename.startswith(LIBRARY) and line.startswith(("raise", "warnings.warn"))
+        else None
+    )

@@ -107,8 +107,8 @@ def _run(model: nn.Module, example: Example, axes: Axes) -> Batches | None:
 
 def _may_index_out_of_range(example: Example, axes: Axes) -> bool:
     """Whether rows of an accelerator's tensor are pointed at by a graph's edges, where an error would be fatal."""
-    edges = (each for i, each in example.tensors().items() if i not in axes and not each.is_floating_point())
-    return any(each.ndim == 2 and len(each) == 2 and each.device.type != "cpu" for each in edges)
+    leaves = [example.leaves[i] for i in axes]
+    return any(each.device.type != "cpu" for each in example.edges() if not any(each is leaf for leaf in leaves))
 
 
 def _as_layers_expect(batches: Batches) -> bool:

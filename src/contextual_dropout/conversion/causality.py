@@ -10,16 +10,17 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 from torch import nn
 
 from contextual_dropout.attention import AttentionDropout
 from contextual_dropout.conversion import hugging_face
-from contextual_dropout.conversion.example import Example, is_mask
+from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.observation import Observation, Summary, is_lower_triangular, observe
-from contextual_dropout.conversion.order import acts_on_later, first_moved, later_axes, later_axis
+from contextual_dropout.conversion.order import acts_on_later, first_moved, later_axes, later_axis, moved
 from contextual_dropout.conversion.placement import ancestors_of
 from contextual_dropout.site import ContextualDropout
 
@@ -29,8 +30,9 @@ __all__ = ["Causal", "Verdict", "causal_axes", "causal_by_construction"]
 CAUSAL_NAMES = {"tril", "triu", "tril_", "triu_", "is_causal", "generate_square_subsequent_mask"}
 #: How the classes of language models and decoders end in ``transformers``.
 CAUSAL_MODELS = ("ForCausalLM", "LMHeadModel", "Decoder", "DecoderModel")
-#: "likely": the code can make causal masks; whether it does, only an example tells.
-Verdict = Literal["causal", "likely", "unknown", "free"]
+#: "likely": the code can make causal masks; whether it does, only an example tells. "open": no layer that is known to
+#: look at several positions at once was found.
+Verdict = Literal["causal", "likely", "unknown", "free", "open"]
 #: Layers on images: their axes are not positions in time.
 IMAGES = (nn.Conv2d, nn.Conv3d, nn.Dropout2d, nn.Dropout3d)
 
@@ -60,7 +62,7 @@ def _of_layer(model: nn.Module, name: str, looking: dict[nn.Module, Verdict]) ->
             verdict = _together(inside, model)
             masked = verdict == "unknown" and any(looking.get(each) == "likely" for each in around)
             return "likely" if masked else verdict
-    return "free"
+    return "open"
 
 
 def _together(looking: dict[nn.Module, Verdict], model: nn.Module) -> Verdict:
@@ -157,22 +159,76 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
     pairs = zip(before.outputs, again.outputs, strict=False)
     if any(first_moved(*pair) is not None for pair in pairs):
         return Causal(found, before.calls, known=False, repeatable=False)
-    sequences, failed = list(_sequences(model, example, samples)), 0
-    for leaf, axis in sequences:
-        length = example.tensors()[leaf].shape[axis]
-        try:
-            if length < 2:
-                raise ValueError("one position has no end")
-            starts = sorted({length // 2, length - 1})
-            after = {start: observe(model, example.with_other_end(leaf, axis, start)) for start in starts}
-        except Exception:  # it does not take such an input
-            failed += 1
-            continue
-        if _is_causal(before, after, length) and _is_order(model, example, leaf, axis, before, after):
-            places = {site: _position_axis(site, before, after, length) for site in before.calls}
-            found |= {site: place for site, place in places.items() if place is not None}
+    sequences = list(_sequences(model, example, samples))
+    orders = [_order(model, example, leaf, axis, samples, before) for leaf, axis in sequences]
+    for order in orders:
+        found |= order.axes
     seen = before.attends and not before.causal
-    return Causal(found, before.calls, seen or (not failed and (bool(sequences) or not before.causal)))
+    tried = bool(before.outputs) and all(order.known for order in orders) and any(order.moved for order in orders)
+    return Causal(found, before.calls, seen or (tried if sequences else not before.causal))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What a change of one input's end tells.
+
+    Attributes:
+        axes: the axis of the positions for each site, where later entries do not act on earlier ones.
+        known: whether the network runs with another end.
+        moved: whether an output moved; always of images, whose end may be pooled away.
+    """
+
+    axes: dict[ContextualDropout, int] = field(default_factory=dict)
+    known: bool = True
+    moved: bool = True
+
+
+def _order(
+    model: nn.Module, example: Example, leaf: int, axis: int, samples: dict[int, int], before: Observation
+) -> _Order:
+    tensor = example.tensors()[leaf]
+    length = tensor.shape[axis]
+    if length < 2:  # one position has no end
+        return _Order(known=tensor.ndim > 3)
+    try:
+        starts = sorted({length // 2, length - 1})
+        after = {start: observe(model, example.with_other_end(leaf, axis, start)) for start in starts}
+    except Exception:  # it does not take such an input
+        return _Order(known=tensor.ndim > 3)
+    outputs = {start: seen.outputs for start, seen in after.items()}
+    changes = [_first_moved(before.outputs, each) for each in outputs.values()]
+    if not any(changes):
+        return _Order(moved=tensor.ndim > 3)
+    rows = tensor.shape[samples[leaf]] if leaf in samples else None
+    unaligned = tensor.ndim < 4 and _is_partial(before.outputs, outputs, length, rows)
+    if unaligned or (_is_causal(before, after, length) and _is_order(model, example, leaf, axis, before, after)):
+        places = {site: _position_axis(site, before, after, length) for site in before.calls}
+        return _Order({site: place for site, place in places.items() if place is not None})
+    return _Order()
+
+
+def _first_moved(before: list[Summary], after: list[Summary]) -> bool:
+    return any(first_moved(*pair) is not None for pair in zip(before, after, strict=False))
+
+
+def _is_partial(before: list[Summary], after: dict[int, list[Summary]], length: int, samples: int | None) -> bool:
+    """Whether some of the outputs stay as they are, though none has the positions on an axis.
+
+    Then it cannot be told which output belongs to which position, and rates of their own are right in any case.
+    """
+    if any(length in summary.shape for summary in before):
+        return False
+    for outputs in after.values():
+        pairs = list(zip(before, outputs, strict=False))
+        whole = [(pair[0].shape, first_moved(*pair) is not None) for pair in pairs]
+        if any((shape, True) in whole and (shape, False) in whole for shape, _ in whole):  # a list of steps
+            return True
+        for old, new in pairs:
+            axes = [axis for axis, size in enumerate(old.shape) if size != samples and size > 1]
+            some = [moved(old, new, axis) for axis in axes]
+            if any(bool(each.any()) and not bool(each.all()) for each in some):
+                return True
+    return False
 
 
 def _sequences(model: nn.Module, example: Example, samples: dict[int, int]) -> Iterator[tuple[int, int]]:
@@ -185,7 +241,7 @@ def _sequences(model: nn.Module, example: Example, samples: dict[int, int]) -> I
         elif tensor.is_floating_point():
             axes = [first] * (tensor.ndim == 3) + [tensor.ndim - 1] * (convolutional and tensor.ndim in (2, 3))
         else:
-            axes = [first] * (tensor.ndim == 2 and not is_mask(tensor))
+            axes = [first] * (tensor.ndim == 2 and tensor.dtype is not torch.bool)  # zeros and ones are often tokens
         yield from ((leaf, axis) for axis in axes)
 
 
@@ -195,12 +251,12 @@ def _is_causal(before: Observation, after: dict[int, Observation], length: int) 
         {start: (summary, seen.outputs[i]) for start, seen in after.items() if i < len(seen.outputs)}
         for i, summary in enumerate(before.outputs)
     ]
-    moved = [each for each in moves if any(first_moved(*pair) is not None for pair in each.values())]
-    later = [later_axis(each, length) is not None for each in moved]
-    positioned = [length in next(iter(each.values()))[0].shape for each in moved]
+    moving = [each for each in moves if any(first_moved(*pair) is not None for pair in each.values())]
+    later = [later_axis(each, length) is not None for each in moving]
+    positioned = [length in next(iter(each.values()))[0].shape for each in moving]
     if any(has and not only for has, only in zip(positioned, later, strict=True)):
         return False
-    return any(later) or (bool(moved) and before.causal)
+    return any(later) or (bool(moving) and before.causal)
 
 
 def _is_order(

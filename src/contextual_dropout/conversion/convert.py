@@ -123,6 +123,8 @@ def contextualize(
         if told is not None:
             _rehearse(model, record, example)
             _verify(model, record, layers, told)
+            if not record.changes:
+                raise ValueError(f"none of the model's dropout can become a site:\n{_left(record)}")
     for remark in remarks_on(model, record, layers, told):
         warnings.warn(remark, ConversionWarning, stacklevel=2)
     if record.left:
@@ -345,8 +347,6 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
             record.left[change.name] = (
                 "the example never calls it as a module: its rate is read by functional or fused code, or it is unused"
             )
-    if not record.changes:
-        raise ValueError(f"the example reaches none of the model's dropout:\n{_left(record)}")
 
 
 def _left(record: Conversion) -> str:

@@ -49,6 +49,12 @@ class Example:
         """The leaves that are tensors with at least one axis."""
         return {i: leaf for i, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor) and leaf.ndim > 0}
 
+    def edges(self) -> list[Tensor]:
+        """The tensors that may be a graph's edges: pairs of whole numbers, (2, E)."""
+        return [
+            each for each in self.tensors().values() if not each.is_floating_point() and each.ndim == len(each) == 2
+        ]
+
     def guesses(self) -> Iterator[Axes]:
         """Where the samples may be, the likeliest first: on the first axis of all tensors that agree on its size.
 

@@ -26,12 +26,14 @@ class LayerOptions:
         build: options of its sites, as long as no example says otherwise.
         positions: whether these are to be its own or pooled; None where only an example can tell.
         doubtful: whether they are pooled though the layer may belong to a causal part.
+        unseen: whether nothing in the network's construction tells.
         chosen: the names of the options that the user gave.
     """
 
     build: dict[str, Any]
     positions: Positions | None
     doubtful: bool
+    unseen: bool
     chosen: frozenset[str]
 
 
@@ -55,7 +57,8 @@ def layer_options(model: nn.Module, settings_of: Mapping[str, Mapping[str, Any]]
                 build = weights_options(build)
         if "pooling" not in chosen and follows_instance_norm(model, name):
             build["pooling"] = "mean-deviation"
-        result[name] = LayerOptions(build, positions, doubtful, chosen)
+        unseen = positions is None and causal[name] == "open"
+        result[name] = LayerOptions(build, positions, doubtful, unseen, chosen)
     return result
 
 

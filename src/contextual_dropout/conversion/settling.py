@@ -41,6 +41,7 @@ class Settled:
         repeatable: whether two passes on the same input are the same.
         example: what was run: the one that was given, with three samples where it can have them.
         samples: the axis of the samples in each leaf of it that has one.
+        pooling: the names of the sites that pool over something.
         leaks: what sees more than in the plain network, by the names of the sites through which it does.
     """
 
@@ -51,6 +52,7 @@ class Settled:
     samples_known: bool = True
     causality_known: bool = True
     repeatable: bool = True
+    pooling: set[str] = field(default_factory=set)
     leaks: dict[str, str] = field(default_factory=dict)
 
 
@@ -78,6 +80,8 @@ def settle(
             reason = _settle_axes(model, name, site, batches, causal, layers[name])
             if reason is not None:
                 told.reasons[name] = reason
+            elif any(len(call.shape) > len(site.batch_dims) + 1 for call in causal.calls.get(site, [])):
+                told.pooling.add(name)
         if batches is not None and not batches.rolled:  # which have the same means
             found = constancies(model, batches.example)
             told.constant = [
@@ -219,17 +223,19 @@ def remarks_on(
         told: what the example said, if there was one.
     """
     _guard_attention(model, record, layers)
-    if told is not None and not told.samples_known:
-        record.notes["(samples)"] = (
-            "the model does not run with another number of samples than the example has, or not in the same way: their "
-            "axis is taken on trust"
-        )
     loud: dict[str, str] = dict(told.leaks) if told is not None else {}
+    if told is not None and not told.samples_known:  # a graph's nodes are their samples, whatever their number
+        (record.notes if told.example.edges() else loud)["(samples)"] = (
+            "the model does not run with another number of samples than the example has, or not in the same way: the "
+            "first axis of what each site is given is taken for theirs. If it is not, give batch_dim= in overrides="
+        )
     for name in told.constant if told is not None else ():
         loud[name] = "its context is the same for every sample, so that its rates cannot depend on the input"
     random = told is not None and not told.repeatable
     open_ones = [change.name for change in record.changes if layers[change.name].positions is None]
-    doubtful = [name for name in open_ones if random or layers[name].doubtful]
+    pooling = told.pooling if told is not None else set()
+    unseen = {change.name for change in record.changes if layers[change.name].unseen and pooling & {*change.sites}}
+    doubtful = [name for name in open_ones if random or layers[name].doubtful or name in unseen]
     if doubtful and (told is None or not told.causality_known):
         missing = "without an example" if told is None else "with this example"
         if random:

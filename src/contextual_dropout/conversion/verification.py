@@ -51,8 +51,8 @@ class Leak:
             return "through it the output of one sample would depend on other samples: no axis fits all its inputs"
         return (
             f"outputs would depend on later entries of axis {self.axis} of the input {self.shape} through its rates, "
-            "which they do not in the plain network: give its axes in overrides= (dim, batch_dim), exclude it, or "
-            "accept that with positions='pooled'"
+            "which they do not in the plain network: try positions='own', or give its axes in overrides= (dim, "
+            "batch_dim), exclude it, or accept that with positions='pooled'"
         )
 
 
