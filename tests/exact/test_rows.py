@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -30,15 +31,23 @@ def spread_weights(model: nn.Module) -> None:
                 parameter.copy_(parameter.sign() * torch.empty_like(parameter).uniform_(0.6, 1.0))
 
 
-class Tokens(nn.Module):
-    """Two position-wise sites on T = 2 tokens, which mix between them; the tokens may be rows of the batch instead."""
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "positions": {"batch_dim": (0, 1)},
+    "folded": {"folded": True},
+    "time first": {"batch_dim": (1, 0)},
+    "time first, pooled": {"batch_dim": 1},
+}
+UNITS = {"positions": 4, "folded": 4, "time first": 4, "time first, pooled": 2}
 
-    def __init__(self, *, folded: bool) -> None:
+
+class Tokens(nn.Module):
+    """Two sites on T = 2 tokens, which mix between them; the tokens may be on the first axis, or rows of the batch."""
+
+    def __init__(self, layout: str) -> None:
         super().__init__()
-        self.folded = folded
-        axes = {"folded": True} if folded else {"batch_dim": (0, 1)}
+        self.layout, axes = layout, LAYOUTS[layout]
         self.inputs, self.outputs = nn.Linear(2, 2), nn.Linear(2, 3)
-        self.sites = nn.ModuleList(cd.ContextualDropout(2, **OPTIONS, **axes) for _ in range(2))  # type: ignore[arg-type]
+        self.sites = nn.ModuleList(cd.ContextualDropout(2, **OPTIONS, **axes) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self._drop(torch.tanh(self.inputs(x)) + 1, self.sites[0])
@@ -47,8 +56,9 @@ class Tokens(nn.Module):
         return logits
 
     def _drop(self, x: Tensor, site: nn.Module) -> Tensor:
-        dropped: Tensor = site(x.flatten(0, 1)).view(x.shape) if self.folded else site(x)
-        return dropped
+        if self.layout == "folded":
+            return site(x.flatten(0, 1)).view(x.shape)  # type: ignore[no-any-return]
+        return site(x.transpose(0, 1)).transpose(0, 1) if "time" in self.layout else site(x)  # type: ignore[no-any-return]
 
 
 class Graph(nn.Module):
@@ -82,13 +92,13 @@ def check(model: nn.Module, step: Callable[[], Tensor], expected: dict[str, Tens
 
 @pytest.mark.parametrize("kl", ["closed-form", "sampled"])
 @pytest.mark.parametrize("estimator", UNBIASED)
-@pytest.mark.parametrize("folded", [False, True], ids=["positions", "folded"])
-def test_every_position_has_its_examples_reward(folded: bool, estimator: str, kl: str) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_position_has_its_examples_reward(layout: str, estimator: str, kl: str) -> None:
     torch.manual_seed(3)
-    model = Tokens(folded=folded).double()
+    model = Tokens(layout).double()
     spread_weights(model)
     x, y = torch.randn(2, 2, 2).double(), torch.tensor([0, 2])
-    _, expected = exact_gradients(model, list(model.sites), log_likelihood(model, x, y), KL_WEIGHT, units=4)
+    _, expected = exact_gradients(model, list(model.sites), log_likelihood(model, x, y), KL_WEIGHT, units=UNITS[layout])
     closure = log_likelihood(model, x.repeat(COPIES, 1, 1), y.repeat(COPIES))
     objective = cd.ELBO(model, UNBIASED[estimator], KL_WEIGHT, kl=kl)  # type: ignore[arg-type]
     check(model, lambda: objective(closure).loss, expected)
@@ -96,7 +106,7 @@ def test_every_position_has_its_examples_reward(folded: bool, estimator: str, kl
 
 def test_positions_and_folded_rows_are_the_same_sites() -> None:
     """With the same weights and noise, tokens on an axis of their own and tokens folded into the batch agree."""
-    models = [Tokens(folded=folded) for folded in (False, True)]
+    models = [Tokens(layout) for layout in ("positions", "folded")]
     models[1].load_state_dict(models[0].state_dict())
     x, y = torch.randn(5, 2, 2), torch.randint(3, (5,))
     steps = []
