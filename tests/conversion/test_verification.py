@@ -265,3 +265,25 @@ def test_an_axis_of_samples_that_is_taken_on_trust_is_said() -> None:
 
     with pytest.warns(cd.ConversionWarning, match="does not run with another number of samples"):
         cd.contextualize(SamplesLast(), example=torch.randn(5, 4))
+
+
+def test_causal_attention_beside_convolutions() -> None:
+    """The axis of the features, which convolutions may have for that of time, is not taken for the positions'."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop, self.attend = nn.Dropout(0.3), nn.MultiheadAttention(4, 2, batch_first=True)
+            self.mix, self.head = nn.Conv1d(4, 4, 3), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.drop(x)
+            future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+            x = self.attend(x, x, x, attn_mask=future, need_weights=False)[0]
+            out: Tensor = self.head(self.mix(F.pad(x.mT, (2, 0))).mT)
+            return out
+
+    x = torch.randn(2, 3, 4)
+    model = cd.contextualize(Both(), example=x)
+    assert cd.sites(model)["drop"].batch_dims == (0, 1)
+    assert movement(model, x, 1)[:-1].max() <= 1e-6

@@ -161,8 +161,10 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
         return Causal(found, before.calls, known=False, repeatable=False)
     sequences = list(_sequences(model, example, samples))
     orders = [_order(model, example, leaf, axis, samples, before) for leaf, axis in sequences]
-    for order in orders:
-        found |= order.axes
+    matched = {leaf for (leaf, _), order in zip(sequences, orders, strict=True) if order.matched}
+    for (leaf, _), order in zip(sequences, orders, strict=True):
+        if order.matched or leaf not in matched:  # not the features' axis, where that of the positions is known
+            found |= order.axes
     seen = before.attends and not before.causal
     tried = bool(before.outputs) and all(order.known for order in orders) and any(order.moved for order in orders)
     return Causal(found, before.calls, seen or (tried if sequences else not before.causal))
@@ -176,11 +178,13 @@ class _Order:
         axes: the axis of the positions for each site, where later entries do not act on earlier ones.
         known: whether the network runs with another end.
         moved: whether an output moved; always of images, whose end may be pooled away.
+        matched: whether an output has these positions on an axis of its own.
     """
 
     axes: dict[ContextualDropout, int] = field(default_factory=dict)
     known: bool = True
     moved: bool = True
+    matched: bool = False
 
 
 def _order(
@@ -203,7 +207,8 @@ def _order(
     unaligned = tensor.ndim < 4 and _is_partial(before.outputs, outputs, length, rows)
     if unaligned or (_is_causal(before, after, length) and _is_order(model, example, leaf, axis, before, after)):
         places = {site: _position_axis(site, before, after, length) for site in before.calls}
-        return _Order({site: place for site, place in places.items() if place is not None})
+        matched = bool(later_axes(before.outputs, outputs, length))
+        return _Order({site: place for site, place in places.items() if place is not None}, matched=matched)
     return _Order()
 
 
