@@ -24,7 +24,7 @@ setup: $(STAMP) ## install the package and its tools in .venv (the other targets
 	@$(BIN)/python -c 'import importlib.util, sys; sys.exit("torchvision is installed in .venv, and its mere presence can break `import torchmetrics`.\nThis project does not need it: $(BIN)/pip uninstall torchvision, or make clean." if importlib.util.find_spec("torchvision") else 0)'
 
 demo: setup ## watch contextual dropout at work
-	$(BIN)/python -m contextual_dropout.demo
+	$(BIN)/python -m contextual_dropout_lab.demo
 
 serve: setup | runs/demo ## a page on which the demo's networks answer live: draw a digit
 	$(BIN)/contextual-dropout serve
@@ -68,7 +68,7 @@ benchmark-attention: setup ## what a step of MCAN costs with its 62 sites (some 
 
 reliability: setup ## kills, hostile files, many processes, long use, random networks: the full trial behind docs/reliability.md (an hour)
 	rm -f $(filter-out experiments/reliability/compatibility-%,$(wildcard experiments/reliability/*.json))
-	CONTEXTUAL_DROPOUT_RELIABILITY=full OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 3600 tests/reliability tests/generated tests/distributed tests/experiments/test_processes.py tests/experiments/test_cluster.py tests/serve/test_visitors.py
+	CONTEXTUAL_DROPOUT_RELIABILITY=full OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 3600 tests/reliability tests/generated tests/distributed tests/lab/runs/test_processes.py tests/lab/launch/test_slurm.py tests/lab/serve/test_visitors.py
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from training_step import Step
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import IndependentARM, SampledARM, arm
-from contextual_dropout.experiments.tasks import TASKS
-from contextual_dropout.models import mcan
-from contextual_dropout.models.mcan import OVERRIDES
+from contextual_dropout.training.estimators import IndependentARM, SampledARM, arm
+from contextual_dropout_lab.models import mcan
+from contextual_dropout_lab.models.mcan import OVERRIDES
+from contextual_dropout_lab.runs.tasks import TASKS
 
 #: Regions of an image and words of a question, as MCAN has them at most.
 REGIONS, WORDS, FEATURES, VOCABULARY = 100, 14, 2048, 18_405

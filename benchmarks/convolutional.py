@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import SampledARM, SequentialARM, arm
-from contextual_dropout.models import resnet18, wide_resnet
+from contextual_dropout.training.estimators import SampledARM, SequentialARM, arm
+from contextual_dropout_lab.models import resnet18, wide_resnet
 
 Step = Callable[[], object]
 

@@ -16,7 +16,7 @@ from timing import interleaved
 from training_step import pseudo_passes_of
 
 import contextual_dropout as cd
-from contextual_dropout.experiments.paper import RESNET18_COST
+from contextual_dropout_lab.report.paper import RESNET18_COST
 
 BATCH = {"resnet18": 16, "wrn-28-10": 8}
 MEMORY_BATCH = {"resnet18": 32, "wrn-28-10": 16}

@@ -11,10 +11,10 @@ from timing import interleaved
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.divergence import ClosedForm
-from contextual_dropout.estimators import SampledARM, SequentialARM, arm
-from contextual_dropout.tape import Recording, Watch
-from contextual_dropout.trial import Trial, sample
+from contextual_dropout.replay.recording import Recording, Watch
+from contextual_dropout.training.estimators import SampledARM, SequentialARM, arm
+from contextual_dropout.training.kl import ClosedForm
+from contextual_dropout.training.trial import Trial, sample
 
 Step = Callable[[], object]
 

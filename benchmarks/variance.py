@@ -8,7 +8,7 @@ from networks import contextual, mlp
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import (
+from contextual_dropout.training.estimators import (
     Concrete,
     Estimator,
     IndependentARM,

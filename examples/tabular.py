@@ -45,7 +45,7 @@ model = nn.Sequential(
     nn.Linear(10, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 2)
 )
 model = cd.contextualize(model, temperature=1.0, prior="fixed", example=train[0][:1])
-print(cd.conversion(model))
+print(cd.conversion_of(model))
 
 # %%
 objective = cd.ELBO(model, kl_weight=0.01)

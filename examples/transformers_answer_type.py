@@ -27,9 +27,9 @@ from transformers import (
 )
 
 import contextual_dropout as cd
-from contextual_dropout.data import DataError
-from contextual_dropout.data.vqa import ANSWER_TYPES, vqa_v2_subset
 from contextual_dropout.integrations.transformers import ELBOTrainer, from_pretrained
+from contextual_dropout_lab.data import DataError
+from contextual_dropout_lab.data.vqa import ANSWER_TYPES, vqa_v2_subset
 
 parser = argparse.ArgumentParser(description="Which kind of answer does a question ask for?")
 parser.add_argument("--data", type=Path, help="the folder with the files of vqa-v2-subset, or the one above it")
@@ -160,7 +160,7 @@ usual.train()
 # %%
 example = tokenizer([train[0][0]], return_tensors="pt", return_token_type_ids=False)
 model = cd.contextualize(bert(), family="gaussian", temperature=1.0, prior="fixed", example=dict(example))
-print(cd.conversion(model))
+print(cd.conversion_of(model))
 trainer = ELBOTrainer(
     model,
     arguments(folder / "contextual"),

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.data import digits, noisy_copies
+from contextual_dropout_lab.data import digits, noisy_copies
 
 EPOCHS = 10
 torch.manual_seed(0)
@@ -58,7 +58,7 @@ show("plain, noisy images", model(noisy).softmax(-1)[None])
 # %%
 before = model(clean)
 model = cd.contextualize(model, after=nn.ReLU, p=0.2, family="gaussian", temperature=1.0, prior="fixed", example=x[:1])
-print(cd.conversion(model))
+print(cd.conversion_of(model))
 print(cd.count_parameters(model), "changed:", not torch.allclose(model(clean), before))
 
 # %% [markdown]

@@ -13,7 +13,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.state import BufferState, stateful_buffers
+from contextual_dropout.replay.buffers import BufferState, stateful_buffers
 
 Snapshot = tuple[list[bool], list[Tensor], Tensor, Any, str]
 

@@ -8,14 +8,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from contextual_dropout.significance import (
-    TwoSampleTest,
-    independent_t,
-    paired_t,
-    rank_sum,
-    top_two_p_value,
-    wilcoxon,
-)
+from contextual_dropout.significance import TwoSampleTest, independent_t, paired_t, rank_sum, top_two_p_value, wilcoxon
 
 REFERENCE = {
     paired_t: scipy.stats.ttest_rel,

@@ -10,7 +10,7 @@ import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from contextual_dropout.cli.app import app
+from contextual_dropout_lab.cli.app import app
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from contextual_dropout import baselines, estimators, metrics, schedules, significance
-from contextual_dropout.checks import CoupledRowsWarning, SaturationWarning
-from contextual_dropout.context import freeze_context, keep_probabilities
-from contextual_dropout.conversion.convert import contextualize, conversion, sites, strip
-from contextual_dropout.conversion.parameters import count_parameters, parameter_groups, unfreeze_sites
-from contextual_dropout.conversion.report import ConversionWarning
-from contextual_dropout.modes import sampling
-from contextual_dropout.objective import ELBO, Step
-from contextual_dropout.predict import predict
-from contextual_dropout.prediction import MultilabelPrediction, Prediction
-from contextual_dropout.probe import Probe, SilentSiteError, probe
-from contextual_dropout.regression import RegressionPrediction
-from contextual_dropout.saving import load_sites, save_sites
-from contextual_dropout.site import ContextualDropout, LazyContextualDropout
-from contextual_dropout.streaming import predict_batches, predict_loader
-from contextual_dropout.untrained import UntrainedSitesWarning
+from contextual_dropout import baselines, metrics, significance
+from contextual_dropout.conversion.contextualize import contextualize, strip
+from contextual_dropout.conversion.record import ConversionWarning, conversion_of, sites
+from contextual_dropout.conversion.saving import load_sites, save_sites
+from contextual_dropout.inspection.context import freeze_context, keep_probabilities
+from contextual_dropout.inspection.parameters import count_parameters, parameter_groups, unfreeze_sites
+from contextual_dropout.inspection.probe import Probe, SilentSiteError, probe
+from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
+from contextual_dropout.nn.stochastic import sampling
+from contextual_dropout.nn.untrained import UntrainedSitesWarning
+from contextual_dropout.prediction.classification import MultilabelPrediction, Prediction
+from contextual_dropout.prediction.loader import predict_batches, predict_loader
+from contextual_dropout.prediction.predict import predict
+from contextual_dropout.prediction.regression import RegressionPrediction
+from contextual_dropout.training import estimators, schedules
+from contextual_dropout.training.checks import CoupledRowsWarning, SaturationWarning
+from contextual_dropout.training.objective import ELBO, Step
 
 __all__ = [
     "ELBO",
@@ -35,7 +36,7 @@ __all__ = [
     "UntrainedSitesWarning",
     "baselines",
     "contextualize",
-    "conversion",
+    "conversion_of",
     "count_parameters",
     "estimators",
     "freeze_context",

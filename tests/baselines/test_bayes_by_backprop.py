@@ -10,7 +10,7 @@ from torch import distributions as D
 import contextual_dropout as cd
 from contextual_dropout.baselines import bayes_by_backprop
 from contextual_dropout.baselines.bayes_by_backprop import BayesianLayer, ScaleMixture
-from contextual_dropout.models import mlp
+from contextual_dropout_lab.models import mlp
 from tests.baselines.problems import FAILURE_RATE
 from tests.exact.enumeration import assert_mean
 

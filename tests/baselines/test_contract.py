@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.stochastic import Stochastic
+from contextual_dropout.nn.stochastic import Stochastic
 from tests.baselines.problems import METHODS, NETWORKS, STOCHASTIC, batch, build, digits, log_likelihood, step
 from tests.predictions import assert_same_distribution
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 import contextual_dropout as cd
 from contextual_dropout.baselines import learnable_dropout
-from contextual_dropout.divergence import ClosedForm
-from contextual_dropout.encoder import GlobalLogits
-from contextual_dropout.site import Draw
+from contextual_dropout.nn.encoder import GlobalLogits
+from contextual_dropout.replay.recording import Draw
+from contextual_dropout.training.kl import ClosedForm
 from tests.chain import images, keeps, plain
 from tests.exact.enumeration import FAILURE_RATE, assert_mean, exact_gradients, sampled_gradients
 

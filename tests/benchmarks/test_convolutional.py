@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from contextual_dropout.models import wide_resnet
+from contextual_dropout_lab.models import wide_resnet
 
 
 @pytest.fixture

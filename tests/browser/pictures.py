@@ -12,15 +12,15 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from contextual_dropout.cli.serving import DEMO, find_beside
-from contextual_dropout.experiments.results import Results
-from contextual_dropout.report.html import select, write_report
-from contextual_dropout.serve import LiveNetworks, create_app, load_live
-from contextual_dropout.serve.answers import Answer
-from contextual_dropout.serve.drawings import render
-from contextual_dropout.serve.examples import DIGITS
+from contextual_dropout_lab.cli.serve_command import DEMO, find_beside
+from contextual_dropout_lab.report.html import select, write_report
+from contextual_dropout_lab.serve import LiveNetworks, create_app, load_live
+from contextual_dropout_lab.serve.digit_strokes import DIGITS
+from contextual_dropout_lab.serve.drawings import render
+from contextual_dropout_lab.serve.responses import Answer
+from contextual_dropout_lab.store.results import Results
 from tests.browser.conftest import FLAGS, installed
-from tests.serve.trained import serving
+from tests.lab.serve.trained import serving
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"

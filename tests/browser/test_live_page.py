@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from contextual_dropout.cli.serving import find_beside
-from contextual_dropout.serve import create_app, load_live
-from contextual_dropout.serve.examples import DIGITS
+from contextual_dropout_lab.cli.serve_command import find_beside
+from contextual_dropout_lab.serve import create_app, load_live
+from contextual_dropout_lab.serve.digit_strokes import DIGITS
 from tests.browser.layout import overlapping
-from tests.serve.files import HOSTILE, SOUND
-from tests.serve.trained import serving, train_digits, untrained
+from tests.lab.serve.files import HOSTILE, SOUND
+from tests.lab.serve.trained import serving, train_digits, untrained
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from contextual_dropout.experiments.results import Results
-from contextual_dropout.report.html import select, write_report
+from contextual_dropout_lab.report.html import select, write_report
+from contextual_dropout_lab.store.results import Results
 from tests.browser.layout import cut, overlapping, too_wide
-from tests.report import records
-from tests.report.html import runs
+from tests.lab.report import records
+from tests.lab.report.html import runs
 
 pytestmark = pytest.mark.slow
 TITLES = [

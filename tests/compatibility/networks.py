@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.outputs import find_logits
+from contextual_dropout.prediction.outputs import find_logits
 
 __all__ = ["BATCH", "LENGTH", "Network", "arguments", "classes", "lively", "numbers", "pixels", "reals", "tokens"]
 

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import contextual_dropout as cd
-from contextual_dropout.experiments.files import write_json
-from contextual_dropout.experiments.provenance import provenance
+from contextual_dropout_lab.store.files import write_json
+from contextual_dropout_lab.store.provenance import provenance
 from tests.compatibility import hugging_face, packages
 from tests.compatibility.checks import CHECKS, converted, examine
 from tests.compatibility.networks import Network
@@ -53,7 +53,7 @@ def measure(network: Network) -> dict[str, Any]:
             model = converted(network)
     except Exception as error:
         return row | {"refused": f"{type(error).__name__}: {error}"}
-    row |= {"sites": len(cd.sites(model)), "left": cd.conversion(model).left}
+    row |= {"sites": len(cd.sites(model)), "left": cd.conversion_of(model).left}
     outcomes = {name: examine(network, check) for name, check in CHECKS.items()}
     return row | {"checks": {name: {"holds": end.holds, "detail": end.detail} for name, end in outcomes.items()}}
 

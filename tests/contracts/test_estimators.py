@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import LeaveOneOut, Reinforce, names
+from contextual_dropout.training.estimators import LeaveOneOut, Reinforce, names
 from tests.networks import NETWORKS, batch, build, log_likelihood
 
 #: One of the networks, "remembering", normalises by a buffer that its rows have just updated.

@@ -47,7 +47,7 @@ def fingerprint(model: nn.Module) -> list[Any]:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_bad_option_for_the_last_layer(name: str) -> None:
     model, inputs, options = build(name)
-    last = cd.conversion(cd.contextualize(model, inplace=False, **options)).changes[-1].name
+    last = cd.conversion_of(cd.contextualize(model, inplace=False, **options)).changes[-1].name
     before = fingerprint(model)
     layer = model.get_submodule(last)
     for bad, error in ({"reduction": 0}, ValueError), ({"no_such_option": 1}, TypeError), ({"p": 2.0}, ValueError):

@@ -57,7 +57,7 @@ def test_tables_of_positions_have_no_samples(build: Callable[[], Any], tables: s
     model = build().eval()
     with pytest.warns(cd.ConversionWarning, match="no axis of its input .* grows with the number of samples"):
         cd.contextualize(model, example=ids())
-    named = {name for name, reason in cd.conversion(model).left.items() if "grows with" in reason}
+    named = {name for name, reason in cd.conversion_of(model).left.items() if "grows with" in reason}
     assert tables <= named
     assert not named & set(cd.sites(model))
     batch = ids(3)
@@ -162,7 +162,7 @@ def test_networks_that_take_no_other_number_of_samples_are_as_before() -> None:
     edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
     model = cd.contextualize(Graph(), example=(torch.randn(5, 3), edges))
     assert cd.sites(model)["dropout"].batch_dims == (0,)
-    assert "note: the model does not run with another number of samples" in repr(cd.conversion(model))
+    assert "note: the model does not run with another number of samples" in repr(cd.conversion_of(model))
 
 
 def test_what_the_user_chose_stays() -> None:

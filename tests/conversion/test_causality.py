@@ -331,7 +331,7 @@ def encoder() -> nn.TransformerEncoder:
 def test_attention_that_gets_its_mask_when_called() -> None:
     with pytest.warns(cd.ConversionWarning, match="whether the network is causal cannot be told without an example"):
         model = cd.contextualize(encoder())
-    assert "note: whether the network is causal" in repr(cd.conversion(model))
+    assert "note: whether the network is causal" in repr(cd.conversion_of(model))
     x, mask = torch.randn(2, 5, 8), nn.Transformer.generate_square_subsequent_mask(5)
     model(x)
     with pytest.warns(UserWarning, match="pools over all queries of attention that is causal"):
@@ -340,7 +340,7 @@ def test_attention_that_gets_its_mask_when_called() -> None:
     for options in ({"positions": "pooled"}, {"positions": "own"}, {"example": {"src": x, "mask": mask}}):
         model = cd.contextualize(encoder(), **options)
         model(x, mask=mask)
-        assert not cd.conversion(model).notes
+        assert not cd.conversion_of(model).notes
     with pytest.warns(cd.ConversionWarning, match="cannot be told with this example"):
         cd.contextualize(encoder(), example=x[:, :1])
 

@@ -90,7 +90,7 @@ def test_a_context_that_cannot_vary_is_named() -> None:
     model = nn.Sequential(nn.Conv1d(3, 4, 1), Sign(), nn.Dropout1d(0.2), nn.Flatten(), nn.Linear(24, 2))
     with pytest.warns(cd.ConversionWarning, match="2: its context is the same for every sample"):
         cd.contextualize(model, example=torch.randn(2, 3, 6))
-    assert "note: its context is the same" in repr(cd.conversion(model))
+    assert "note: its context is the same" in repr(cd.conversion_of(model))
 
 
 def test_pooling_is_saved(tmp_path: Path) -> None:

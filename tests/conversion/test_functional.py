@@ -64,7 +64,7 @@ def test_each_call_is_a_site_in_call_order() -> None:
     cd.contextualize(model, example=x[:1])
     assert list(cd.sites(model)) == NAMES
     assert [site.p for site in cd.sites(model).values()] == [0.3, 0.3, 0.1, 0.2, 0.1, 0.2]
-    assert "site in place of F.dropout in Block" in repr(cd.conversion(model))
+    assert "site in place of F.dropout in Block" in repr(cd.conversion_of(model))
     torch.testing.assert_close(model(x), expected)
     assert all(site.calls == 1 and site.spread > 0 for site in cd.probe(model, x).sites.values())
     assert [type(module).__name__ for module in model.modules() if isinstance(module, Block)] == ["Block", "Block"]

@@ -79,7 +79,7 @@ def test_every_site_is_on_in_eval_without_autograd(name: str, family: str) -> No
         with cd.sampling(converted):
             assert not torch.equal(run(converted, inputs), run(converted, inputs))
         assert torch.equal(run(converted, inputs), run(converted, inputs))
-    assert list(result.sites) == list(cd.sites(converted)) == cd.conversion(converted).order
+    assert list(result.sites) == list(cd.sites(converted)) == cd.conversion_of(converted).order
     assert all(site.spread > 0 for site in result.sites.values())
 
 

@@ -48,11 +48,11 @@ def test_what_was_unwrapped_can_be_stripped(name: str) -> None:
     model, inputs, options = build(name)
     text, keys = repr(model), list(model.state_dict())
     wrapped = cd.contextualize(Adapted(model), example=inputs, **options)
-    outer = cd.conversion(wrapped)
+    outer = cd.conversion_of(wrapped)
     with pytest.raises(ValueError, match=r"converted already \(\d+ sites\)"):
         cd.contextualize(model, **options)
     for inner in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model):
-        record = cd.conversion(inner)
+        record = cd.conversion_of(inner)
         prefix = "base_model.model."
         assert [prefix + change.name for change in record.changes] == [
             change.name for change in outer.changes if change.name.startswith(prefix)
@@ -72,7 +72,7 @@ def test_what_is_outside_stays() -> None:
     model = mlp()
     wrapped = cd.contextualize(Adapted(model), example=torch.randn(2, 4))
     cd.strip(model)
-    assert list(cd.sites(wrapped)) == ["base_model.adapter.0"] == cd.conversion(wrapped).order
+    assert list(cd.sites(wrapped)) == ["base_model.adapter.0"] == cd.conversion_of(wrapped).order
     assert not cd.sites(cd.strip(wrapped))
 
 
@@ -85,21 +85,21 @@ def test_sites_of_what_was_unwrapped_are_saved_under_the_names_that_it_has(name:
         cd.save_sites(saved, tmp_path / f"{number}")
         loaded = cd.load_sites(copy.deepcopy(plain), tmp_path / f"{number}")
         assert loaded.state_dict().keys() == model.state_dict().keys()
-        assert cd.conversion(loaded).changes == cd.conversion(model).changes
+        assert cd.conversion_of(loaded).changes == cd.conversion_of(model).changes
 
 
 def test_the_record_is_found_through_wrappers() -> None:
     model = cd.contextualize(mlp(), example=torch.randn(1, 4))
     wrapped = Wrapper(nn.DataParallel(model))
-    assert cd.conversion(wrapped).order == list(cd.sites(wrapped)) == ["module.module.2", "module.module.5"]
+    assert cd.conversion_of(wrapped).order == list(cd.sites(wrapped)) == ["module.module.2", "module.module.5"]
     assert not cd.sites(cd.strip(wrapped))
 
 
 def test_what_was_left_is_told_from_inside_too() -> None:
     inner = nn.Sequential(nn.Dropout(0.0), nn.Dropout(0.2))
     outer = cd.contextualize(nn.Sequential(nn.Dropout(0.0), inner), example=torch.randn(2, 4))
-    assert list(cd.conversion(outer).left) == ["0", "1.0"]
-    assert list(cd.conversion(inner).left) == ["0"]
+    assert list(cd.conversion_of(outer).left) == ["0", "1.0"]
+    assert list(cd.conversion_of(inner).left) == ["0"]
 
 
 class Shared(nn.Module):
@@ -127,7 +127,7 @@ def test_all_names_of_a_shared_layer_are_given_back(convert: Callable[[nn.Module
 def test_a_layer_that_was_taken_out_is_not_missed() -> None:
     model = cd.contextualize(mlp(), example=torch.randn(1, 4))
     model[5] = nn.Identity()
-    assert list(cd.sites(model)) == cd.conversion(model).order == ["2"]
+    assert list(cd.sites(model)) == cd.conversion_of(model).order == ["2"]
     assert not cd.sites(cd.strip(model))
 
 
@@ -149,7 +149,7 @@ def test_peft(convert_first: bool) -> None:
         cd.contextualize(adapted, example=inputs)
         assert any("lora_dropout" in name for name in cd.sites(adapted))
     merged = adapted.merge_and_unload()
-    assert len(cd.sites(merged)) == len(cd.conversion(merged).order) > 0
+    assert len(cd.sites(merged)) == len(cd.conversion_of(merged).order) > 0
     with pytest.raises(ValueError, match="converted already"):
         cd.contextualize(merged)
     cd.strip(merged)

@@ -41,7 +41,7 @@ def test_each_width_has_a_site_of_its_own(tmp_path: Path) -> None:
     plain = TwoWidths().eval()
     model = converted(x)
     assert {name: site.features for name, site in cd.sites(model).items()} == {"drop.16": 16, "drop.32": 32}
-    assert cd.conversion(model).order == ["drop.16", "drop.32"]
+    assert cd.conversion_of(model).order == ["drop.16", "drop.32"]
     torch.testing.assert_close(model(x), plain(x))
     assert all(site.calls == 1 and site.spread > 0 for site in cd.probe(model, x).sites.values())
     assert len(cd.parameter_groups(model)[2]["params"]) == 2

@@ -17,9 +17,9 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 import contextual_dropout as cd
-from contextual_dropout import families
-from contextual_dropout.estimators import LeaveOneOut, Reinforce
-from contextual_dropout.experiments.processes import share
+from contextual_dropout.nn import families
+from contextual_dropout.training.estimators import LeaveOneOut, Reinforce
+from contextual_dropout_lab.runs.fabric import share
 from tests.distributed.ranks import Together
 from tests.reliability.record import record
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import contextual_dropout as cd
-from contextual_dropout.experiments.processes import share
+from contextual_dropout_lab.runs.fabric import share
 from tests.distributed.ranks import Together
 from tests.reliability.record import budget, record
 

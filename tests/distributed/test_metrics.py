@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 from contextual_dropout.metrics import RiskCoverage, risk_coverage_curve
 from tests.distributed.ranks import Together
+from tests.metrics.test_metrics import CASES, take
 from tests.reliability.record import FULL, record
-from tests.test_metrics import CASES, take
 
 EXAMPLES = 40
 

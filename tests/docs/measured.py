@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from contextual_dropout.experiments.paper import RESNET18_COST, RESULTS
+from contextual_dropout_lab.report.paper import RESNET18_COST, RESULTS
 from tests.compatibility import table as compatibility
 
 ROOT = Path(__file__).parents[2]

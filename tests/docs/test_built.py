@@ -17,14 +17,21 @@ import pytest
 import typer.main
 from playwright.sync_api import Page, expect
 
-import contextual_dropout
-from contextual_dropout.cli.app import app
+from contextual_dropout_lab.cli.app import app
 from tests.browser.layout import cut, too_wide
 from tests.docs.test_text import CODE, TEXTS
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = ("baselines", "data", "data.vqa", "estimators", "metrics", "models", "schedules", "significance")
-INTEGRATIONS = ("integrations.lightning", "integrations.transformers")
+PUBLIC = (
+    *("contextual_dropout", "contextual_dropout.baselines", "contextual_dropout.metrics"),
+    *(
+        "contextual_dropout.significance",
+        "contextual_dropout.training.estimators",
+        "contextual_dropout.training.schedules",
+    ),
+    *("contextual_dropout.integrations.lightning", "contextual_dropout.integrations.transformers"),
+    *("contextual_dropout_lab.data", "contextual_dropout_lab.data.vqa", "contextual_dropout_lab.models"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +57,7 @@ def inventory(site: Path) -> dict[str, str]:
 
 
 def modules() -> Iterator[ModuleType]:
-    yield contextual_dropout
-    for name in (*PUBLIC, *INTEGRATIONS):
-        yield importlib.import_module(f"contextual_dropout.{name}")
+    yield from map(importlib.import_module, PUBLIC)
 
 
 @pytest.mark.slow
@@ -91,8 +96,8 @@ def test_what_the_text_imports_is_documented(inventory: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_what_the_text_names_is_documented(inventory: dict[str, str]) -> None:
     """Classes and functions by their full names; of modules the pages say what they are for."""
-    named = {name for text in TEXTS.values() for name in re.findall(r"`(contextual_dropout\.[\w.]+\w)", text)}
-    assert "contextual_dropout.sequence.SequenceDropout" in named
+    named = {name for text in TEXTS.values() for name in re.findall(r"`(contextual_dropout(?:_lab)?\.[\w.]+\w)", text)}
+    assert "contextual_dropout.nn.sequence_dropout.SequenceDropout" in named
     assert {name for name in named if name.rpartition(".")[2][0].isupper()} <= set(inventory)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contextual_dropout.conversion.report import Conversion
+from contextual_dropout.conversion.record import Conversion
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -50,7 +50,7 @@ def test_tabular(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_vision_fine_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     run = runpy.run_path(str(EXAMPLES / "vision_fine_tuning.py"))
-    assert isinstance(run["cd"].conversion(run["model"]), Conversion)
+    assert isinstance(run["cd"].conversion_of(run["model"]), Conversion)
     correct, certain = run["correct"], run["certain"]  # of noisy images
     assert correct[certain].float().mean() > correct[~certain].float().mean() + 0.2
     printed = capsys.readouterr().out

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from contextual_dropout.experiments.config import RunConfig, load_experiment
+from contextual_dropout_lab.runs.config import RunConfig, load_experiment
 from tests.docs.measured import (
     ARM,
     BLOCK,

@@ -14,8 +14,8 @@ import torch
 import typer.main
 
 import contextual_dropout as cd
-from contextual_dropout.cli.app import app
-from contextual_dropout.estimators import names
+from contextual_dropout.training.estimators import names
+from contextual_dropout_lab.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

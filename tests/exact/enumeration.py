@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import contextual_dropout as cd
-from contextual_dropout.gate import Gate
-from contextual_dropout.site import masked
+from contextual_dropout.nn.site import masked
+from contextual_dropout.nn.stop_gradient import Gate
 
 FAILURE_RATE = 2e-5
 NODES = 57

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import contextual_dropout as cd
-from contextual_dropout.gate import Gate
-from contextual_dropout.site import masked
+from contextual_dropout.nn.site import masked
+from contextual_dropout.nn.stop_gradient import Gate
 from tests.exact.test_unbiased import log_likelihood, problem
 
 

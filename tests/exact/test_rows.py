@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import LeaveOneOut, MovingAverage, Reinforce
+from contextual_dropout.training.estimators import LeaveOneOut, MovingAverage, Reinforce
 from tests.exact.enumeration import FAILURE_RATE, assert_mean, exact_gradients, sampled_gradients
 
 KL_WEIGHT = 0.7

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import StraightThrough
-from contextual_dropout.families import Bernoulli
+from contextual_dropout.nn.families import Bernoulli
+from contextual_dropout.training.estimators import StraightThrough
 from tests.exact.enumeration import FAILURE_RATE, assert_mean, exact_gradients, sampled_gradients
 
 COPIES, REPEATS = 200, 50

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import LeaveOneOut, MovingAverage, Reinforce, SampledARM, disarm
+from contextual_dropout.training.estimators import LeaveOneOut, MovingAverage, Reinforce, SampledARM, disarm
 from tests.exact.enumeration import FAILURE_RATE, Gradients, assert_mean, exact_gradients, sampled_gradients
 
 EXAMPLES, COPIES, REPEATS = 3, 500, 100

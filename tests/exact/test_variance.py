@@ -7,9 +7,9 @@ import torch
 from scipy import stats
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import arm, disarm
-from contextual_dropout.families import Bernoulli
-from contextual_dropout.site import Draw
+from contextual_dropout.nn.families import Bernoulli
+from contextual_dropout.replay.recording import Draw
+from contextual_dropout.training.estimators import arm, disarm
 from tests.exact.enumeration import FAILURE_RATE, sampled_gradients
 from tests.exact.test_unbiased import log_likelihood, problem
 

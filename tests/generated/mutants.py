@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 from unittest import mock
 
 from torch import Tensor, nn
 
-from contextual_dropout import functional_dropout, prefix, trace
 from contextual_dropout.conversion import layer_options, settling
 from contextual_dropout.conversion.causality import Causal
-from contextual_dropout.own_state import OwnState
-from contextual_dropout.prefix import SharedPrefix
-from contextual_dropout.trace import Trace
+from contextual_dropout.nn import functional_dropout
+from contextual_dropout.prediction import predict, prefix, trace
+from contextual_dropout.prediction.prefix import SharedPrefix
+from contextual_dropout.prediction.trace import Trace
+from contextual_dropout.replay.own_state import OwnState
 from tests.generated.case import Case
 from tests.generated.composition import Branches
 from tests.generated.habits import Draw, Generator, Keeps, Write
@@ -29,8 +29,6 @@ from tests.generated.mixing import Attention
 from tests.generated.network import Network
 
 __all__ = ["MUTANTS", "Mutant"]
-
-predict = import_module("contextual_dropout.predict")  # a function of the same name hides it
 
 
 @dataclass(frozen=True)

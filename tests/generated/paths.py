@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from contextual_dropout import passes, prefix
+from contextual_dropout.prediction import passes, prefix
 
 __all__ = ["taken"]
 

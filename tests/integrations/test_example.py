@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextual_dropout.data import DataError
+from contextual_dropout_lab.data import DataError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transformers_answer_type.py"
 
@@ -44,7 +44,7 @@ def test_without_data_it_says_why_others_stand_in(
         raise InterruptedError  # the questions are there by now
 
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE)])
-    monkeypatch.setattr("contextual_dropout.data.vqa.vqa_v2_subset", missing)
+    monkeypatch.setattr("contextual_dropout_lab.data.vqa.vqa_v2_subset", missing)
     monkeypatch.setattr("tokenizers.Tokenizer", stop)
     with pytest.raises(InterruptedError):
         runpy.run_path(str(EXAMPLE))

@@ -17,8 +17,8 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from tests.data.scans import drawn_over
-from tests.data.vqa.files import picture
+from tests.lab.data.scans import drawn_over
+from tests.lab.data.vqa.files import picture
 from tests.reliability.data_loaders import EASY, SHAPES
 from tests.reliability.mutations import tar_of
 

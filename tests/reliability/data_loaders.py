@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 import torch
 
-from contextual_dropout.data import load, read_folder, read_idx
-from contextual_dropout.data.decode import decode
-from contextual_dropout.data.image_folder import ANNOTATIONS
-from contextual_dropout.data.tar import read_tar
-from contextual_dropout.data.vqa import (
+from contextual_dropout_lab.data import load, read_folder, read_idx
+from contextual_dropout_lab.data.formats.jpeg_png import decode
+from contextual_dropout_lab.data.formats.tar import read_tar
+from contextual_dropout_lab.data.image_folder import ANNOTATIONS
+from contextual_dropout_lab.data.vqa import (
     Hdf5Features,
     daquar,
     easy_vqa,
@@ -24,10 +24,10 @@ from contextual_dropout.data.vqa import (
     read_vectors,
     shapes,
 )
-from contextual_dropout.data.vqa.words import WordVocabulary
-from tests.data.files import idx_bytes
-from tests.data.pickled import NAMES, batch, pickled
-from tests.data.vqa.files import annotation, npy, picture, question
+from contextual_dropout_lab.data.vqa.words import WordVocabulary
+from tests.lab.data.files import idx_bytes
+from tests.lab.data.pickled import NAMES, batch, pickled
+from tests.lab.data.vqa.files import annotation, npy, picture, question
 from tests.reliability.loaders import Loader, only, part, value, written
 from tests.reliability.mutations import as_json, checksummed_tar, in_zip, tar_of
 

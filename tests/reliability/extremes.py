@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.attention import Attended, masked_attention
+from contextual_dropout.nn.attention_dropout import Attended, masked_attention
 from tests.reliability.record import budget
 
 KINDS = ("fully connected", "convolutional", "attention")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contextual_dropout.data import DataError
+from contextual_dropout_lab.data import DataError
 from tests.reliability.mutations import Pack, as_json, mutated, mutated_value
 
 #: A file by name for a loader, mutated by chance.

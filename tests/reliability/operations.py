@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from contextual_dropout.experiments import training
-from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.provenance import provenance
-from contextual_dropout.experiments.run import run
-from tests.experiments.tiny import folders
+from contextual_dropout_lab.runs import training
+from contextual_dropout_lab.runs.run import run
+from contextual_dropout_lab.runs.run_data import load_examples
+from contextual_dropout_lab.store.provenance import provenance
+from tests.lab.runs.tiny import folders
 from tests.reliability.stress import attempt, outcome, stressed
 
 CONFIG = stressed("sampled-arm", epochs=2, noise_draws=1)

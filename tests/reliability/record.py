@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from contextual_dropout.experiments.files import write_json
-from contextual_dropout.experiments.provenance import provenance
+from contextual_dropout_lab.store.files import write_json
+from contextual_dropout_lab.store.provenance import provenance
 
 __all__ = ["FULL", "budget", "keep", "record"]
 

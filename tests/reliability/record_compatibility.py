@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from contextual_dropout.experiments.provenance import provenance
+from contextual_dropout_lab.store.provenance import provenance
 from tests.reliability.record import keep
 
 #: What a report notes inside of a test, and what that means; what is expected to fail, and does, is skipped there.

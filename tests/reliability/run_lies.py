@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from contextual_dropout.experiments.networks import FILE
-from tests.models.archives import Reserve, laughing, packed_again, saved, slow_key, two_faced
+from contextual_dropout_lab.store.networks import FILE
+from tests.archives import Reserve, laughing, packed_again, saved, slow_key, two_faced
 from tests.reliability.data_lies import Lies
 from tests.reliability.mutations import in_safetensors, in_zip
 from tests.reliability.run_loaders import CONFIG, network_file, sites_file

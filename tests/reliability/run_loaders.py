@@ -14,22 +14,22 @@ import yaml
 from safetensors.torch import save_file
 
 import contextual_dropout as cd
-from contextual_dropout.experiments.config import load_experiment
-from contextual_dropout.experiments.curves import curves_path, read_curves, write_curves
-from contextual_dropout.experiments.errors import ExperimentError
-from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.files import load_tensors
-from contextual_dropout.experiments.methods import build_model
-from contextual_dropout.experiments.networks import FILE, load_network, save_network
-from contextual_dropout.experiments.processes import fabric_for
-from contextual_dropout.experiments.results import PREDICTIONS
-from contextual_dropout.experiments.training import Training, _restore, train
-from contextual_dropout.models import load_weights, mlp
-from contextual_dropout.prediction import Prediction
-from contextual_dropout.report.records import PARTS, read_records
+from contextual_dropout.prediction.classification import Prediction
+from contextual_dropout_lab.errors import ExperimentError
+from contextual_dropout_lab.models import load_weights, mlp
+from contextual_dropout_lab.report.run_records import PARTS, read_records
+from contextual_dropout_lab.runs.config import load_experiment
+from contextual_dropout_lab.runs.curves import curves_path, read_curves, write_curves
+from contextual_dropout_lab.runs.fabric import fabric_for
+from contextual_dropout_lab.runs.methods import build_model
+from contextual_dropout_lab.runs.run_data import load_examples
+from contextual_dropout_lab.runs.training import Training, _restore, train
+from contextual_dropout_lab.store.files import load_tensors
+from contextual_dropout_lab.store.networks import FILE, load_network, save_network
+from contextual_dropout_lab.store.results import PREDICTIONS
+from tests.archives import saved
 from tests.conversion.models import plain_mlp
-from tests.experiments.tiny import folders, tiny
-from tests.models.archives import saved
+from tests.lab.runs.tiny import folders, tiny
 from tests.reliability.loaders import Loader, Mutant, only, part, value, written
 from tests.reliability.mutations import LONG, as_json, in_safetensors, in_zip, mutated_value
 

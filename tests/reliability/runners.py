@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from contextual_dropout.experiments.ensembles import ensemble_records
-from contextual_dropout.experiments.errors import Busy
-from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.files import read_json
-from contextual_dropout.experiments.provenance import provenance
-from contextual_dropout.experiments.results import Results
-from contextual_dropout.experiments.run import run
-from tests.experiments.tiny import folders, tiny
+from contextual_dropout_lab.errors import Busy
+from contextual_dropout_lab.runs.ensembles import ensemble_records
+from contextual_dropout_lab.runs.run import run
+from contextual_dropout_lab.runs.run_data import load_examples
+from contextual_dropout_lab.store.files import read_json
+from contextual_dropout_lab.store.provenance import provenance
+from contextual_dropout_lab.store.results import Results
+from tests.lab.runs.tiny import folders, tiny
 from tests.reliability.stress import outcome
 
 CONFIGS = [tiny(seed=seed, epochs=2, noise_draws=1) for seed in range(4)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contextual_dropout.serve.drawings import render
-from contextual_dropout.serve.errors import Refusal
-from contextual_dropout.serve.frames import frame_for
-from contextual_dropout.serve.images import open_image, to_pixels
-from contextual_dropout.serve.requests import read_strokes
+from contextual_dropout_lab.serve.drawings import render
+from contextual_dropout_lab.serve.frames import frame_for
+from contextual_dropout_lab.serve.refusal import Refusal
+from contextual_dropout_lab.serve.requests import read_strokes
+from contextual_dropout_lab.serve.uploads import open_image, to_pixels
+from tests.lab.serve.files import encoded, picture
 from tests.reliability.loaders import Loader, only, part, value
 from tests.reliability.mutations import as_json
-from tests.serve.files import encoded, picture
 
 DRAWING = {"strokes": [[[0.1, 0.2], [0.3, 0.4], [0.9, 0.5]], [[0.5, 0.5]]]}
 

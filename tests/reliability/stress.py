@@ -22,14 +22,14 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from contextual_dropout.experiments import training
-from contextual_dropout.experiments.config import RunConfig
-from contextual_dropout.experiments.examples import load_examples
-from contextual_dropout.experiments.files import load_tensors
-from contextual_dropout.experiments.provenance import provenance
-from contextual_dropout.experiments.results import Results
-from contextual_dropout.experiments.run import run
-from tests.experiments.tiny import comparable, folders, tiny
+from contextual_dropout_lab.runs import training
+from contextual_dropout_lab.runs.config import RunConfig
+from contextual_dropout_lab.runs.run import run
+from contextual_dropout_lab.runs.run_data import load_examples
+from contextual_dropout_lab.store.files import load_tensors
+from contextual_dropout_lab.store.provenance import provenance
+from contextual_dropout_lab.store.results import Results
+from tests.lab.runs.tiny import comparable, folders, tiny
 
 EPOCHS = 30
 #: Kinds of state that a resumed run has to find again: optimizers, rates, KL weights, baselines, half-summed gradients.

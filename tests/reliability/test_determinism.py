@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import names
+from contextual_dropout.training.estimators import names
 from tests.reliability.record import budget, record
 
 THREADS = (1, 2, 4)

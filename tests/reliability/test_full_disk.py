@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from contextual_dropout.experiments import training
-from contextual_dropout.experiments.errors import ExperimentError
-from contextual_dropout.experiments.files import load_tensors
-from contextual_dropout.experiments.results import Results
-from contextual_dropout.experiments.run import run
-from tests.experiments.tiny import folders, tiny
+from contextual_dropout_lab.errors import ExperimentError
+from contextual_dropout_lab.runs import training
+from contextual_dropout_lab.runs.run import run
+from contextual_dropout_lab.store.files import load_tensors
+from contextual_dropout_lab.store.results import Results
+from tests.lab.runs.tiny import folders, tiny
 from tests.reliability.record import FULL, budget, record
 from tests.reliability.stress import files_of, outcome
 

@@ -15,13 +15,13 @@ import pytest
 import torch
 from torch import nn
 
-from contextual_dropout.data import DataError, load, read_folder
-from contextual_dropout.data.tar import read_tar
-from contextual_dropout.experiments.errors import ExperimentError
-from contextual_dropout.experiments.files import load_tensors
-from contextual_dropout.models import load_weights
-from tests.data.pickled import NAMES, pickled
-from tests.data.vqa.files import picture
+from contextual_dropout_lab.data import DataError, load, read_folder
+from contextual_dropout_lab.data.formats.tar import read_tar
+from contextual_dropout_lab.errors import ExperimentError
+from contextual_dropout_lab.models import load_weights
+from contextual_dropout_lab.store.files import load_tensors
+from tests.lab.data.pickled import NAMES, pickled
+from tests.lab.data.vqa.files import picture
 from tests.reliability.mutations import in_zip
 from tests.reliability.record import record
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from contextual_dropout.experiments.results import Results
-from contextual_dropout.experiments.run import run
-from tests.experiments.tiny import folders, tiny
+from contextual_dropout_lab.runs.run import run
+from contextual_dropout_lab.store.results import Results
+from tests.lab.runs.tiny import folders, tiny
 from tests.reliability.record import FULL, budget, record
 from tests.reliability.scripts import ROOT, script
 from tests.reliability.stress import METHODS, outcome
@@ -63,8 +63,8 @@ def test_before_each_file_operation(tmp_path: Path) -> None:
 SWEEP = """
 import sys
 from pathlib import Path
-from contextual_dropout.experiments.sweep import sweep
-from tests.experiments.tiny import folders
+from contextual_dropout_lab.launch.local import sweep
+from tests.lab.runs.tiny import folders
 from tests.reliability.test_kills import SWEPT
 if __name__ == "__main__":
     print(sweep(SWEPT, folders(Path(sys.argv[1])), processes=2), flush=True)
@@ -79,8 +79,8 @@ def newest(results: Results) -> int:
 
 @pytest.mark.skipif(
     not FULL,
-    reason="takes minutes; CI kills a sweep and its workers in tests/cli/test_app.py, and single workers in "
-    "tests/experiments/test_sweep.py",
+    reason="takes minutes; CI kills a sweep and its workers in tests/lab/cli/test_app.py, and single workers in "
+    "tests/lab/launch/test_local.py",
 )
 @pytest.mark.timeout(1200)
 def test_a_sweep_with_its_workers(tmp_path: Path) -> None:

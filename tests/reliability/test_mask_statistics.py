@@ -13,7 +13,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.families import Bernoulli
+from contextual_dropout.nn.families import Bernoulli
 from tests.exact.enumeration import FAILURE_RATE
 from tests.reliability.record import budget, record
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import contextual_dropout as cd
-from contextual_dropout.estimators import names
-from contextual_dropout.tasks import Task
+from contextual_dropout.prediction.outputs import Task
+from contextual_dropout.training.estimators import names
 from tests.reliability.extremes import DTYPES, FAMILIES, KINDS, SCALES, Case, cases, thorough
 from tests.reliability.record import FULL, record
 

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.families import MAX_LOG_VARIANCE
+from contextual_dropout.nn.families import MAX_LOG_VARIANCE
 from contextual_dropout.significance import TwoSampleTest, independent_t, paired_t, rank_sum, wilcoxon
 from tests.reliability.extremes import thorough
 from tests.reliability.record import record

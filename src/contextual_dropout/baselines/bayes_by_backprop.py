@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.baselines.penalised import Penalty
 from contextual_dropout.conversion.selection import Selector, matcher
-from contextual_dropout.stochastic import Stochastic
+from contextual_dropout.nn.stochastic import Stochastic
 
 __all__ = ["BayesianLayer", "ScaleMixture", "bayes_by_backprop"]
 

@@ -13,7 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.baselines.dropout_layers import replace_dropout, shared_axes, unit_shape
 from contextual_dropout.baselines.penalised import Penalty
-from contextual_dropout.stochastic import Stochastic
+from contextual_dropout.nn.stochastic import Stochastic
 
 __all__ = ["ConcreteDropout", "concrete_dropout"]
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.baselines.dropout_layers import replace_dropout, shared_axes
-from contextual_dropout.encoder import LAZY_ENCODERS, Encoder, Initialisation, pool
+from contextual_dropout.nn.encoder import LAZY_ENCODERS, Encoder, Initialisation, pool
 
 __all__ = ["ContextualGate", "contextual_gating", "gated_dropout"]
 

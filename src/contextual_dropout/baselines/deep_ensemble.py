@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.randomness import isolated, seed_from
+from contextual_dropout.replay.generators import isolated, seed_from
 
 __all__ = ["DeepEnsemble", "deep_ensemble"]
 

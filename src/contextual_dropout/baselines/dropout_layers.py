@@ -9,7 +9,7 @@ from typing import TypeVar
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from contextual_dropout.conversion.convert import like
+from contextual_dropout.conversion.contextualize import like
 from contextual_dropout.conversion.selection import Selector, matcher
 
 __all__ = ["replace_dropout", "shared_axes", "unit_shape"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from contextual_dropout.baselines.dropout_layers import replace_dropout, shared_axes, unit_shape
-from contextual_dropout.stochastic import Stochastic
+from contextual_dropout.nn.stochastic import Stochastic
 
 __all__ = ["GaussianDropout", "gaussian_dropout"]
 

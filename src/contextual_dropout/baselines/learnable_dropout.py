@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from contextual_dropout.conversion.convert import contextualize
+from contextual_dropout.conversion.contextualize import contextualize
 
 __all__ = ["learnable_dropout"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout import checks
-from contextual_dropout.objective import Step
+from contextual_dropout.training import checks
+from contextual_dropout.training.objective import Step
 
 __all__ = ["PenalisedLikelihood", "Penalty"]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from contextual_dropout.conversion.example import Axes, Example, is_mask
 from contextual_dropout.conversion.observation import Observation, Summary, observe
 from contextual_dropout.conversion.order import moved
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["Batches", "SampleAxis", "find_samples", "sample_axis"]
 

@@ -16,13 +16,13 @@ from typing import Literal
 import torch
 from torch import nn
 
-from contextual_dropout.attention import AttentionDropout
 from contextual_dropout.conversion import hugging_face
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.observation import Observation, Summary, is_lower_triangular, observe
 from contextual_dropout.conversion.order import acts_on_later, first_moved, later_axes, later_axis, moved
 from contextual_dropout.conversion.placement import ancestors_of
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.nn.attention_dropout import AttentionDropout
+from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["Causal", "Verdict", "causal_axes", "causal_by_construction"]
 

@@ -13,8 +13,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.observation import observe
-from contextual_dropout.encoder import pool
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.nn.encoder import pool
+from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["Constancy", "constancies", "follows_instance_norm"]
 

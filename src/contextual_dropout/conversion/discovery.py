@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map_only
 
-from contextual_dropout.compilation import eagerly
 from contextual_dropout.conversion.calls import Found, Search
 from contextual_dropout.conversion.features import LayerBefore
 from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
-from contextual_dropout.randomness import preserved
-from contextual_dropout.state import BufferState, all_buffers
+from contextual_dropout.replay.buffers import BufferState, all_buffers
+from contextual_dropout.replay.compilation import eagerly
+from contextual_dropout.replay.generators import preserved
 
 __all__ = [
     "Inputs",

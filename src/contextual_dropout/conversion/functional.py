@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.attention import Attended, masked_attention
 from contextual_dropout.conversion.calls import FUNCTIONS, SOFTMAX, Found, running
-from contextual_dropout.conversion.report import CHILD
+from contextual_dropout.conversion.record import CHILD
 from contextual_dropout.conversion.widths import with_a_site_per_width
-from contextual_dropout.site import ContextualDropout, LazyContextualDropout
+from contextual_dropout.nn.attention_dropout import Attended, masked_attention
+from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 
 __all__ = [
     "Calls",

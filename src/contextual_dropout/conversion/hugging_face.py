@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.attention import Attended, masked_attention, warn_if_causal
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.nn.attention_dropout import Attended, masked_attention, warn_if_causal
+from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["IMPLEMENTATION", "attention_drop_rate", "is_attention", "rate_holder", "remove_site", "use_site"]
 

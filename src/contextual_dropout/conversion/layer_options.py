@@ -8,10 +8,10 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from contextual_dropout.attention import AttentionDropout
 from contextual_dropout.conversion.causality import causal_by_construction
 from contextual_dropout.conversion.contexts import follows_instance_norm
 from contextual_dropout.conversion.functional import weights_options
+from contextual_dropout.nn.attention_dropout import AttentionDropout
 
 __all__ = ["LayerOptions", "Positions", "layer_options"]
 

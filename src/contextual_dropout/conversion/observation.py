@@ -18,9 +18,9 @@ from contextual_dropout.conversion.calls import SOFTMAX
 from contextual_dropout.conversion.discovery import initialised_buffers
 from contextual_dropout.conversion.example import Example
 from contextual_dropout.conversion.features import LayerBefore
-from contextual_dropout.own_state import OwnState
-from contextual_dropout.site import ContextualDropout
-from contextual_dropout.state import Surroundings
+from contextual_dropout.nn.site import ContextualDropout
+from contextual_dropout.replay.buffers import Surroundings
+from contextual_dropout.replay.own_state import OwnState
 
 __all__ = ["Observation", "Summary", "observe", "outputs"]
 

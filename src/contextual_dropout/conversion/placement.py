@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from contextual_dropout.conversion import hugging_face
-from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.calls import Found
 from contextual_dropout.conversion.functional import (
     SitePerCall,
@@ -19,10 +18,11 @@ from contextual_dropout.conversion.functional import (
     sites_for_calls,
     weights_options,
 )
+from contextual_dropout.conversion.multihead_attention import ContextualMultiheadAttention
+from contextual_dropout.conversion.record import CHILD, Change
 from contextual_dropout.conversion.recurrent import ContextualGRU, ContextualLSTM, ContextualRNN, between_layers
-from contextual_dropout.conversion.report import CHILD, Change
 from contextual_dropout.conversion.widths import SitePerWidth
-from contextual_dropout.site import ContextualDropout, LazyContextualDropout
+from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 
 __all__ = [
     "PLACEMENTS",

@@ -7,13 +7,76 @@ is found from any model around it or inside of it, whatever wrapped or unwrapped
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import nn
 
-from contextual_dropout.conversion.report import Change, Conversion
+from contextual_dropout.nn.site import ContextualDropout
 
-__all__ = ["Mark", "conversion", "conversions", "is_marked", "join", "mark", "marked", "unmark"]
+__all__ = [
+    "CHILD",
+    "Change",
+    "Conversion",
+    "ConversionWarning",
+    "Mark",
+    "conversion_of",
+    "conversions",
+    "is_marked",
+    "join",
+    "mark",
+    "marked",
+    "sites",
+    "unmark",
+]
+
+
+#: The attribute under which a site lives inside a module.
+CHILD = "contextual_dropout"
+
+
+class ConversionWarning(UserWarning):
+    """Some dropout of the model stays as it was."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One module that got a site.
+
+    Attributes:
+        name: of the module in the model.
+        kind: how the site sits there; see :mod:`contextual_dropout.conversion.placement`.
+        module: what was there, as text.
+        sites: the names of the new sites.
+        aliases: further names of the same module.
+    """
+
+    name: str
+    kind: str
+    module: str
+    sites: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass
+class Conversion:
+    """What was changed, what was left and why, in which order the sites run where that is known, and what to know.
+
+    Its text is a small table.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rows = [(change.name or "(the model)", f"site {change.kind} {change.module}") for change in self.changes]
+        rows += [(name or "(the model)", f"left: {reason}") for name, reason in self.left.items()]
+        rows += [(name, f"note: {note}") for name, note in self.notes.items()]
+        width = max((len(name) for name, _ in rows), default=0)
+        head = f"{sum(len(change.sites) for change in self.changes)} contextual dropout sites"
+        return "\n".join([head, *(f"  {name:<{width}}  {text}" for name, text in rows)])
+
 
 #: The attribute of a module that has a mark. What counts is that its value is one: names can be anybody's.
 MARK = "_contextual_dropout_mark"
@@ -70,7 +133,7 @@ def conversions(model: nn.Module) -> dict[str, Conversion]:
     return result
 
 
-def conversion(model: nn.Module) -> Conversion:
+def conversion_of(model: nn.Module) -> Conversion:
     """What ``cd.contextualize`` did to a model, or to what is inside of it; prints as a small table."""
     parts = conversions(model)
     if not parts:
@@ -80,6 +143,19 @@ def conversion(model: nn.Module) -> Conversion:
         result = _joined(result, _prefixed(part, record))
     assert result is not None
     return result
+
+
+def sites(model: nn.Module) -> dict[str, ContextualDropout]:
+    """The model's sites by name, in call order where a conversion with an example knows it.
+
+    Example:
+        >>> import contextual_dropout as cd
+        >>> list(sites(nn.Sequential(nn.Linear(2, 3), cd.ContextualDropout(3))))
+        ['1']
+    """
+    found = {name: module for name, module in model.named_modules() if isinstance(module, ContextualDropout)}
+    order = [join(part, name) for part, record in conversions(model).items() for name in record.order]
+    return {name: found[name] for name in order} if set(order) == set(found) else found
 
 
 def join(part: str, name: str) -> str:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from contextual_dropout.encoder import Pooling
-from contextual_dropout.sequence import has_own_positions, pooled_positions
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.nn.encoder import Pooling
+from contextual_dropout.nn.sequence_dropout import has_own_positions, pooled_positions
+from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["ContextualGRU", "ContextualLSTM", "ContextualRNN", "between_layers"]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from torch import nn
 
-from contextual_dropout.attention import UNASKED, AttentionDropout
-from contextual_dropout.conversion.attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.axes import Batches, SampleAxis, find_samples, sample_axis
 from contextual_dropout.conversion.causality import Causal, causal_axes
 from contextual_dropout.conversion.contexts import Constancy, constancies
@@ -18,9 +16,11 @@ from contextual_dropout.conversion.example import Axes, Example
 from contextual_dropout.conversion.functional import SitePerCall
 from contextual_dropout.conversion.hugging_face import BEFORE, SITE
 from contextual_dropout.conversion.layer_options import LayerOptions
+from contextual_dropout.conversion.multihead_attention import ContextualMultiheadAttention
 from contextual_dropout.conversion.placement import CALL_HOOKS, STATE_HOOKS, ancestors_of
-from contextual_dropout.conversion.report import Change, Conversion
-from contextual_dropout.site import ContextualDropout, LazyContextualDropout
+from contextual_dropout.conversion.record import Change, Conversion
+from contextual_dropout.nn.attention_dropout import UNASKED, AttentionDropout
+from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 
 __all__ = ["Settled", "adjust", "is_on_weights", "remarks_on", "settle", "settle_features"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from contextual_dropout.state import BufferState, all_buffers
+from contextual_dropout.replay.buffers import BufferState, all_buffers
 
 __all__ = ["unchanged_on_error"]
 

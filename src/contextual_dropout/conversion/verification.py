@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from contextual_dropout.conversion.example import Axes, Example, is_mask
 from contextual_dropout.conversion.observation import observe, outputs
 from contextual_dropout.conversion.order import acts_on_later, later_axes, moves_earlier
-from contextual_dropout.encoder import Encoder, GlobalLogits
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.nn.encoder import Encoder, GlobalLogits
+from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["Leak", "find_leaks"]
 

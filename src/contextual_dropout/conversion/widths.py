@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 
-from contextual_dropout.site import ContextualDropout, LazyContextualDropout
+from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 
 __all__ = ["SitePerWidth", "with_a_site_per_width"]
 

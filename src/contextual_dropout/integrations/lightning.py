@@ -13,22 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from contextual_dropout.conversion.parameters import parameter_groups
-from contextual_dropout.estimators import Estimator
-from contextual_dropout.integrations.evaluation import Evaluated, arguments, certainty, evaluate
-from contextual_dropout.integrations.likelihoods import (
-    LOG_LIKELIHOODS,
-    class_axis,
-    class_log_likelihood,
-    logits_of_yes,
-)
+from contextual_dropout.inspection.parameters import parameter_groups
+from contextual_dropout.integrations.batch_evaluation import Evaluated, arguments, certainty, evaluate
+from contextual_dropout.integrations.likelihoods import LOG_LIKELIHOODS, class_axis, class_log_likelihood, logits_of_yes
 from contextual_dropout.integrations.monitoring import PerUpdate, keep_summary
-from contextual_dropout.objective import ELBO, Step
-from contextual_dropout.outputs import find_logits, summary
-from contextual_dropout.predict import predict
-from contextual_dropout.schedules import Schedule
-from contextual_dropout.streaming import first
-from contextual_dropout.tasks import AnyPrediction, Task, check_task
+from contextual_dropout.prediction.loader import first
+from contextual_dropout.prediction.outputs import AnyPrediction, Task, check_task, find_logits, summary
+from contextual_dropout.prediction.predict import predict
+from contextual_dropout.training.estimators import Estimator
+from contextual_dropout.training.objective import ELBO, Step
+from contextual_dropout.training.schedules import Schedule
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule as _Base

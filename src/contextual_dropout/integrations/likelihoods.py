@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contextual_dropout.tasks import Task
+from contextual_dropout.prediction.outputs import Task
 
 __all__ = [
     "IGNORED",

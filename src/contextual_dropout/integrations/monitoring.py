@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.context import keep_probabilities
-from contextual_dropout.conversion.convert import sites
-from contextual_dropout.objective import Step
-from contextual_dropout.schedules import Constant, Schedule
+from contextual_dropout.conversion.record import sites
+from contextual_dropout.inspection.context import keep_probabilities
+from contextual_dropout.training.objective import Step
+from contextual_dropout.training.schedules import Constant, Schedule
 
 __all__ = ["Averages", "PerUpdate", "keep_summary"]
 
@@ -25,7 +25,7 @@ class PerUpdate:
         kl_weight: a number or a schedule.
 
     Example:
-        >>> from contextual_dropout.schedules import LinearWarmup
+        >>> from contextual_dropout.training.schedules import LinearWarmup
         >>> schedule = PerUpdate(LinearWarmup(steps=2))
         >>> schedule.advance(), schedule.weight, schedule.update(), schedule.weight
         (None, 0.0, None, 0.5)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils.hub import cached_file
 
-from contextual_dropout.randomness import preserved
-from contextual_dropout.saving import load_sites, save_sites
-from contextual_dropout.site import ContextualDropout
+from contextual_dropout.conversion.saving import load_sites, save_sites
+from contextual_dropout.nn.site import ContextualDropout
+from contextual_dropout.replay.generators import preserved
 
 __all__ = ["SITES", "from_pretrained", "load_weights", "plain_weights", "save_pretrained"]
 

@@ -15,18 +15,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.conversion.convert import sites
-from contextual_dropout.conversion.parameters import parameter_groups
-from contextual_dropout.estimators import Estimator
-from contextual_dropout.integrations.evaluation import certainty, evaluate
+from contextual_dropout._torch_files import read_torch
+from contextual_dropout.conversion.record import sites
+from contextual_dropout.conversion.saving import load_sites, save_sites
+from contextual_dropout.inspection.parameters import parameter_groups
+from contextual_dropout.integrations.batch_evaluation import certainty, evaluate
 from contextual_dropout.integrations.likelihoods import LOG_LIKELIHOODS
 from contextual_dropout.integrations.monitoring import Averages, PerUpdate, keep_summary
-from contextual_dropout.models.torch_files import read_torch
-from contextual_dropout.objective import ELBO
-from contextual_dropout.outputs import find_logits
-from contextual_dropout.saving import load_sites, save_sites
-from contextual_dropout.schedules import Schedule
-from contextual_dropout.tasks import Task
+from contextual_dropout.prediction.outputs import Task, find_logits
+from contextual_dropout.training.estimators import Estimator
+from contextual_dropout.training.objective import ELBO
+from contextual_dropout.training.schedules import Schedule
 
 try:
     from transformers import EvalPrediction, PreTrainedModel, Trainer

@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 
 from contextual_dropout.metrics.inputs import check_labels, check_probabilities
-from contextual_dropout.prediction import Classification
+from contextual_dropout.prediction.classification import Classification
 from contextual_dropout.significance import mean_probability
 
 __all__ = ["double_softmax_log_likelihood", "predictive_log_likelihood"]

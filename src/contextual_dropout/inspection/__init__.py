@@ -1,0 +1,1 @@
+"""What the sites of a network do."""

@@ -1,0 +1,1 @@
+"""From K sampled passes to a prediction."""

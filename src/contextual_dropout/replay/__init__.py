@@ -1,0 +1,1 @@
+"""Running a pass again without leaving a trace: recordings, generators, buffers."""

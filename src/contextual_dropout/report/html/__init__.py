@@ -1,6 +1,0 @@
-"""The report: one HTML page that needs no network, with tables, interactive figures and a gallery of examples."""
-
-from contextual_dropout.report.html.page import html_page, write_report
-from contextual_dropout.report.html.selection import Selection, select
-
-__all__ = ["Selection", "html_page", "select", "write_report"]

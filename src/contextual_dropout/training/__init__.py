@@ -1,0 +1,1 @@
+"""The objective: closure in, loss out."""

@@ -1,0 +1,33 @@
+"""The command ``contextual-dropout``."""
+
+from __future__ import annotations
+
+import sys
+
+from contextual_dropout_lab.errors import not_installed
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command. What a user can put right is told in a line, not as a traceback."""
+    try:
+        _run()
+    except ModuleNotFoundError as error:
+        sys.exit(not_installed(error))
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run() -> None:
+    """Imports what the command needs, some of it only when that is called."""
+    from contextual_dropout_lab.cli.app import app
+    from contextual_dropout_lab.data import DataError
+    from contextual_dropout_lab.errors import ExperimentError
+    from contextual_dropout_lab.report import ReportError
+
+    try:
+        app()
+    except (ExperimentError, DataError, ReportError, OSError) as error:
+        sys.exit(f"contextual-dropout: {error}")

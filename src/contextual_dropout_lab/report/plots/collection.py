@@ -1,0 +1,88 @@
+"""All figures of an experiment, drawn and saved."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from contextual_dropout_lab.report.method_names import CONTEXTUAL, ordered
+from contextual_dropout_lab.report.plots.comparison import comparison
+from contextual_dropout_lab.report.plots.context_variation import context_spread
+from contextual_dropout_lab.report.plots.drop_probabilities import drop_probabilities
+from contextual_dropout_lab.report.plots.ensemble_sizes import ensembles
+from contextual_dropout_lab.report.plots.style import NoData
+from contextual_dropout_lab.report.plots.training_curves import learning_curves
+from contextual_dropout_lab.report.summary import Summary, summarise
+from contextual_dropout_lab.store.files import replace_file
+from contextual_dropout_lab.store.results import Results
+
+__all__ = ["all_figures", "save", "save_all"]
+
+_LOG = logging.getLogger(__name__)
+# Files that are tracked: neither dates nor versions nor random names.
+_METADATA: dict[str, dict[str, str | None]] = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+
+
+def all_figures(summary: Summary) -> tuple[dict[str, Figure], dict[str, str]]:
+    """Figures by name, and of those that cannot be drawn the reason."""
+    drawn: dict[str, Figure] = {}
+    skipped: dict[str, str] = {}
+    for name, draw in _plan(summary).items():
+        figure = _unless_empty(draw)
+        if isinstance(figure, NoData):
+            skipped[name] = str(figure)
+        else:
+            drawn[name] = figure
+    return drawn, skipped
+
+
+def save_all(results: Results, experiment: str, directory: Path) -> list[Path]:
+    """Write every figure that can be drawn, as PNG and SVG; the same records give the same bytes.
+
+    Args:
+        results: where the records are.
+        experiment: e.g. "mnist".
+        directory: for the figures; the page expects them in figures/<experiment> beside it.
+
+    Returns:
+        The files. Figures without data are left out; why is logged, and said on the page.
+    """
+    drawn, skipped = all_figures(summarise(results, experiment))
+    for name, reason in skipped.items():
+        _LOG.info("figure %s is left out: %s", name, reason)
+    return [path for name, figure in drawn.items() for path in save(figure, directory, name)]
+
+
+def save(figure: Figure, directory: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and SVG; the same figure gives the same bytes."""
+    return [_save(figure, directory / f"{name}.{kind}", kind) for kind in _METADATA]
+
+
+def _plan(summary: Summary) -> dict[str, Callable[[], Figure]]:
+    plan: dict[str, Callable[[], Figure]] = {"ensembles": partial(ensembles, summary)}
+    for setting in summary.settings:
+        plan[f"comparison-{setting}"] = partial(comparison, summary, setting)
+        plan[f"learning-curves-{setting}"] = partial(learning_curves, summary, setting)
+        plan[f"context-{setting}"] = partial(context_spread, summary, setting)
+        measured = (name for name in summary.methods(setting) if "contextuality" in summary.runs[setting, name].first)
+        for method in ordered([*CONTEXTUAL, *measured]):
+            plan[f"drop-probabilities-{setting}-{method}"] = partial(drop_probabilities, summary, setting, method)
+    return plan
+
+
+def _unless_empty(draw: Callable[[], Figure]) -> Figure | NoData:
+    try:
+        return draw()
+    except NoData as reason:
+        return reason
+
+
+def _save(figure: Figure, path: Path, kind: str) -> Path:
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}), replace_file(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=200, metadata=_METADATA[kind])
+    return path

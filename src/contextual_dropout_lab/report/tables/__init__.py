@@ -1,0 +1,100 @@
+"""Every table, by name."""
+
+from contextual_dropout_lab.report.summary import Summary
+from contextual_dropout_lab.report.table import Table
+from contextual_dropout_lab.report.tables.bars import bars
+from contextual_dropout_lab.report.tables.calibration_scores import calibration
+from contextual_dropout_lab.report.tables.context_effects import context_spread, context_value
+from contextual_dropout_lab.report.tables.cost import cost, model_sizes
+from contextual_dropout_lab.report.tables.detection import detection
+from contextual_dropout_lab.report.tables.ensemble_scores import ensembles
+from contextual_dropout_lab.report.tables.groups import groups, has_groups
+from contextual_dropout_lab.report.tables.method_order import has_order, order
+from contextual_dropout_lab.report.tables.normality_tests import normality
+from contextual_dropout_lab.report.tables.paper_tables import (
+    beside_the_paper,
+    clean_to_noisy,
+    complete,
+    differences,
+    noisy_mnist,
+    of_its_size,
+    of_the_paper,
+    original_log_likelihood,
+)
+from contextual_dropout_lab.report.tables.protocol import protocol
+from contextual_dropout_lab.report.tables.scores import figures
+
+__all__ = [
+    "all_tables",
+    "bars",
+    "beside_the_paper",
+    "calibration",
+    "clean_to_noisy",
+    "complete",
+    "context_spread",
+    "context_value",
+    "cost",
+    "detection",
+    "differences",
+    "ensembles",
+    "figures",
+    "groups",
+    "has_groups",
+    "has_order",
+    "model_sizes",
+    "noisy_mnist",
+    "normality",
+    "of_its_size",
+    "of_the_paper",
+    "order",
+    "original_log_likelihood",
+    "protocol",
+]
+
+
+def all_tables(summary: Summary) -> dict[str, Table]:
+    """All of them, in the order of the page; first the paper's, as far as it has such an experiment."""
+    each = {
+        f"{name}-{setting}": table(summary, setting)
+        for setting in summary.settings
+        for name, table in (("figures", figures), ("calibration", calibration), ("detection", detection))
+    }
+    by_group = {
+        f"groups-{setting}": groups(summary, setting) for setting in summary.settings if has_groups(summary, setting)
+    }
+    return (
+        (_of_mnist(summary.configured) if of_the_paper(summary) else _of_others(summary))
+        | each
+        | by_group
+        | {
+            "cost": cost(summary),
+            "context-spread": context_spread(summary),
+            "context-value": context_value(summary),
+            "ensembles": ensembles(summary),
+            "protocol": protocol(summary),
+        }
+    )
+
+
+def _of_mnist(summary: Summary) -> dict[str, Table]:
+    return {
+        "noisy-mnist": noisy_mnist(summary),
+        "bars": bars(summary),
+        "differences": differences(summary),
+        "complete-original": complete(summary, "original"),
+        "complete-noisy": complete(summary, "noisy"),
+        "original-log-likelihood": original_log_likelihood(summary),
+        "clean-to-noisy": clean_to_noisy(summary),
+        "model-sizes": model_sizes(summary),
+    }
+
+
+def _of_others(summary: Summary) -> dict[str, Table]:
+    """Where runs are of the paper's size its figures beside ours, else the orders of the methods."""
+    found = {}
+    for setting in summary.settings:
+        if of_its_size(summary, setting):
+            found[f"paper-{setting}"] = beside_the_paper(summary, setting)
+        elif has_order(summary, setting):
+            found[f"order-{setting}"] = order(summary, setting)
+    return found

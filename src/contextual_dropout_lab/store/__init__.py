@@ -1,0 +1,1 @@
+"""What runs leave on disk: records, networks, and where they come from."""
