@@ -1,4 +1,4 @@
-"""``python -m contextual_dropout_lab``, and ``torchrun … -m contextual_dropout_lab``: the command ``contextual-dropout``."""
+"""The command ``contextual-dropout`` as ``python -m contextual_dropout_lab``, and so for ``torchrun … -m``."""
 
 from contextual_dropout_lab.cli import main
 

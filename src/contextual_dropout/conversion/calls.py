@@ -73,7 +73,8 @@ class Call:
         if self.weights and not (self.scores and len(self.shape) == 4):
             return (
                 f"its input, of shape {self.shape}, looks like attention weights, which say nothing of the sample when "
-                "they are pooled: use contextual_dropout.nn.attention_dropout.AttentionDropout, which is told the scores"
+                "they are pooled: use contextual_dropout.nn.attention_dropout.AttentionDropout, which is told the "
+                "scores"
             )
         return None
 

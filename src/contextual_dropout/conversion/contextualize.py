@@ -329,7 +329,8 @@ def _rehearse(model: nn.Module, record: Conversion, example: Any) -> None:
     if rehearsal.fused:
         record.left["(fused)"] = (
             f"the dropout inside of {rehearsal.fused} calls of F.scaled_dot_product_attention, where no site can act: "
-            "write the attention out, with nn.Dropout or contextual_dropout.nn.attention_dropout.AttentionDropout on its weights"
+            "write the attention out, with nn.Dropout or contextual_dropout.nn.attention_dropout.AttentionDropout on "
+            "its weights"
         )
     for change in list(record.changes):
         if not any(name in record.order for name in change.sites):

@@ -67,8 +67,8 @@ class ContextualDropout(Stochastic):
         encoder: ``"bottleneck"``, or ``"global"``: logits of their own for each unit, the same for every sample.
         context_features: how many channels the encoder reads; by default ``features``, twice that with
             ``"mean-deviation"``.
-        attention_context: what a site on attention weights is given to read, see :mod:`contextual_dropout.nn.attention_dropout`;
-            of no meaning elsewhere.
+        attention_context: what a site on attention weights is given to read, see
+            :mod:`contextual_dropout.nn.attention_dropout`; of no meaning elsewhere.
         negative_slope: of the encoder's leaky ReLU; 0 is a ReLU.
         initialisation: of the encoder, ``"he"`` or ``"zero"`` (every sample starts at exactly p).
         prior: ``"learned"`` or ``"fixed"``: whether the prior's keep-logit eta is trained.

@@ -55,11 +55,11 @@ def sampling(model: nn.Module) -> Iterator[None]:
     Every other :class:`~contextual_dropout.nn.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
     ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``; dropout that is
     called as a function, ``F.dropout(x, p, self.training)`` (whatever the flag says, be it a constant False:
-    :mod:`contextual_dropout.nn.functional_dropout`); and that of modules which read their training flag for dropout alone,
-    as in ``dropout_p=self.p if self.training else 0.0`` (:mod:`contextual_dropout.nn.dropout_flag`). The fused path of
-    ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every module is as before afterwards,
-    also when an error ends the block. Modes are shared by all threads: inside, others must leave the model alone.
-    Functional dropout is switched on in this thread alone.
+    :mod:`contextual_dropout.nn.functional_dropout`); and that of modules which read their training flag for dropout
+    alone, as in ``dropout_p=self.p if self.training else 0.0`` (:mod:`contextual_dropout.nn.dropout_flag`). The fused
+    path of ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every module is as before
+    afterwards, also when an error ends the block. Modes are shared by all threads: inside, others must leave the model
+    alone. Functional dropout is switched on in this thread alone.
 
     Raises:
         RuntimeError: another thread is inside with this model, or with one that shares a module with it.

@@ -16,11 +16,11 @@ All but the last compute everything before the first random call once: see :mod:
 
 Whether passes differ in random numbers alone is seen in the first one, which is computed as it stands and watched. They
 do not if it drew from another generator than torch's (Python's, numpy's, one of the model's own), if anything that it
-made is still held by somebody when it is over, if it changed what the model holds (:mod:`contextual_dropout.replay.own_state`)
-or a tensor that is neither a buffer nor an input, or if it reached for a tensor's memory (``.data``, ``.numpy()``):
-then all passes are plain. If a later pass gives torch other numbers than the first did, so are all from that one on.
-What is left to trust: a counter, or a generator that decides on rare branches, in a file that defines no class of the
-model.
+made is still held by somebody when it is over, if it changed what the model holds
+(:mod:`contextual_dropout.replay.own_state`) or a tensor that is neither a buffer nor an input, or if it reached for a
+tensor's memory (``.data``, ``.numpy()``): then all passes are plain. If a later pass gives torch other numbers than the
+first did, so are all from that one on. What is left to trust: a counter, or a generator that decides on rare branches,
+in a file that defines no class of the model.
 
 ``rows`` is the number of examples times samples that one pass computes. Many small passes waste time in calling
 torch, large ones fall out of the processor's cache: see :data:`ROWS`.

@@ -50,10 +50,10 @@ def predict(
     """Predict with ``samples`` sampled masks: any network with contextual or ordinary dropout, or an ensemble.
 
     Dropout samples, everything else is in eval mode. Everything before the first random call is computed once, and
-    several samples at a time where that is faster (:mod:`contextual_dropout.prediction.passes`). Every module's mode, every
-    buffer, the inputs and the global random states are as before afterwards, also when the model raises. All threads
-    share these: calls from several of them wait for one another, each with the result that it would have alone. While
-    one runs, other threads must neither call nor train the model, nor draw from the global random states.
+    several samples at a time where that is faster (:mod:`contextual_dropout.prediction.passes`). Every module's mode,
+    every buffer, the inputs and the global random states are as before afterwards, also when the model raises. All
+    threads share these: calls from several of them wait for one another, each with the result that it would have alone.
+    While one runs, other threads must neither call nor train the model, nor draw from the global random states.
 
     The members of an ensemble share the samples: of M members each gets ``samples // M`` passes, at least one, so
     that K may differ from ``samples``; a member without randomness runs once and counts as often as the others (once,

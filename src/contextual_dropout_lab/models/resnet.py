@@ -101,8 +101,8 @@ def resnet18(classes: int = 1000, p: float = 0.2, *, dropout: Dropout = "first",
     """ResNet-18 with channel dropout in every block.
 
     The state dict has the names and shapes of torchvision's, 122 entries, so that its weights load with
-    :func:`~contextual_dropout_lab.models.load_weights` or ``load_state_dict``; dropout has none. ``cd.contextualize`` makes
-    each ``nn.Dropout2d`` a site with one logit per channel.
+    :func:`~contextual_dropout_lab.models.load_weights` or ``load_state_dict``; dropout has none. ``cd.contextualize``
+    makes each ``nn.Dropout2d`` a site with one logit per channel.
 
     Args:
         classes: logits.

@@ -54,7 +54,7 @@ class Regions:
     padding: Tensor
 
     def noisy(self, sd: float, generator: torch.Generator) -> Regions:
-        """The same with :func:`~contextual_dropout_lab.data.gaussian_noise` on the regions that there are; the paper: 5."""
+        """The same with :func:`~contextual_dropout_lab.data.gaussian_noise` on regions, not on padding; paper: 5."""
         noisy = gaussian_noise(self.features, sd, generator)
         return Regions(noisy.masked_fill_(self.padding[..., None], 0.0), self.padding)
 

@@ -49,8 +49,8 @@ def soft_targets(
     Args:
         answers: those of the humans to each of N questions, as they are published.
         vocabulary: A normalised answers.
-        score: :func:`~contextual_dropout_lab.data.vqa.leave_one_out` (0, 0.3, 0.6, 0.9, 1: the official one, and MCAN's),
-            :func:`~contextual_dropout_lab.data.vqa.capped` (the paper's) or
+        score: :func:`~contextual_dropout_lab.data.vqa.leave_one_out` (0, 0.3, 0.6, 0.9, 1: the official one, and
+            MCAN's), :func:`~contextual_dropout_lab.data.vqa.capped` (the paper's) or
             :func:`~contextual_dropout_lab.data.vqa.any_match` (one right answer).
         prepare: :func:`~contextual_dropout_lab.data.vqa.normalized` to train on, or
             :func:`~contextual_dropout_lab.data.vqa.evaluated` for the numbers of the official program.

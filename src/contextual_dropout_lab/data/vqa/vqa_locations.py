@@ -1,4 +1,4 @@
-"""Where the files of a VQA data set are: the places of :mod:`contextual_dropout_lab.data.locations`; nothing is fetched."""
+"""The files of a VQA data set in the places of :mod:`contextual_dropout_lab.data.locations`; nothing is fetched."""
 
 from __future__ import annotations
 
