@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Writing files so that they are complete or absent."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from torch import Tensor
 
 __all__ = ["LEFTOVERS", "replaced", "save_tensors"]
 
-#: What killed processes leave of attempts to replace a file, as a glob; the name is the file's.
+#: A glob for what killed processes leave behind of attempts to replace the file of this name.
 LEFTOVERS = ".{name}.*.tmp"
 
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Write to the path given inside; at the end it takes the place of ``path`` at once, or, on error, is removed.
+    """Write to the path given inside, which replaces ``path`` in one step at the end, or is removed on error.
 
     It is in a folder of its own: libraries put files of their own beside the one that they write, and a killed process
-    leaves those behind under names that nobody could know.
+    leaves those behind under names that cannot be known.
 
     Example:
         >>> import tempfile
@@ -48,7 +48,7 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def _settle(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk: a machine that loses power may forget them else."""
+    """Wait until the names in a folder are on the disk: a machine that loses power may otherwise forget them."""
     with suppress(OSError):  # Windows opens no folders, and some file systems over a network have no such thing
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -58,7 +58,7 @@ def _settle(folder: Path) -> None:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, all of it or nothing; the same tensors and metadata give the same bytes."""
+    """Write a safetensors file, completely or not at all; the same tensors and metadata give the same bytes."""
     with replaced(path) as temporary:
         save_file(tensors, temporary, metadata)
         _order_metadata(temporary)
@@ -66,7 +66,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
 
 
 def _order_metadata(path: Path) -> None:
-    """Safetensors writes metadata in an order of chance."""
+    """Sort the metadata in a file, which safetensors writes in random order."""
     with open(path, "rb+") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))

@@ -1,4 +1,4 @@
-"""What ``torch.save`` wrote, from files that nobody has to trust: tensors and plain values, and no more than there is.
+"""Reading files of ``torch.save`` that need not be trusted: tensors and plain values alone, in bounded memory.
 
 ``torch.load(weights_only=True)`` runs no code of a file. But it does not look at checksums, inflates what is compressed
 without a limit, finds other parts in a crafted archive than Python does, lets a pickle ask for a ``bytearray`` of any
@@ -32,7 +32,7 @@ _MARK = 0
 
 
 def read_torch(path: str | os.PathLike[str]) -> Any:
-    """The content of a file, on the CPU.
+    """Return the content of a file, on the CPU.
 
     Raises:
         Exception: of any kind; the caller says what was expected.
@@ -50,7 +50,7 @@ def read_torch(path: str | os.PathLike[str]) -> Any:
             raise ValueError("it asks for memory of its own, a bytearray, which no tensor needs")
         size, archive = len(content), content[:4] == b"PK\3\4"  # by which torch tells it, too
     if archive:
-        source: io.BytesIO | Path = _packed_anew(path, size)
+        source: io.BytesIO | Path = _repacked(path, size)
     else:  # what torch wrote before version 1.6
         source = path
         with path.open("rb") as file:
@@ -65,8 +65,8 @@ def read_torch(path: str | os.PathLike[str]) -> Any:
     return state
 
 
-def _packed_anew(path: Path, size: int) -> io.BytesIO:
-    """An archive of the same parts and nothing else: two readers may not find the same in a crafted one."""
+def _repacked(path: Path, size: int) -> io.BytesIO:
+    """Pack an archive again, with its parts and nothing else: two readers of a crafted one may find different parts."""
     packed = io.BytesIO()
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(packed, "w") as target:
         members = archive.infolist()
@@ -85,7 +85,7 @@ def _packed_anew(path: Path, size: int) -> io.BytesIO:
 
 
 def _check_tuples(pickled: IO[bytes], most: int) -> None:
-    """Refuse a pickle with a tuple of more values, what is shared being counted wherever it stands.
+    """Refuse a pickle with a tuple of more than ``most`` values; shared values count wherever they occur.
 
     As the key of a dictionary, a tuple of one tuple twice, of one twice, and so on forty times, takes hours to hash.
     The unpickler of torch has no other way than the memo to have something twice.
@@ -112,7 +112,7 @@ def _check_tuples(pickled: IO[bytes], most: int) -> None:
 
 
 def _count(value: Any, known: dict[int, int]) -> int:
-    """How many values it stands for, what is shared being counted wherever it stands."""
+    """The number of values in an object; shared values count wherever they occur."""
     if isinstance(value, Tensor):
         return value.numel()
     if not isinstance(value, dict | list | tuple | set | frozenset):

@@ -24,5 +24,5 @@ def test_an_objective_that_asks_for_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"objective\.pt cannot be read \(it asks for memory.* another checkpoint"):
         trainer.train(resume_from_checkpoint=str(path.parent))
     path.unlink()
-    with pytest.warns(UserWarning, match=r"objective\.pt is missing: the KL weight's schedule and .* begin anew"):
+    with pytest.warns(UserWarning, match=r"objective\.pt is missing: the KL weight's schedule and .* start again"):
         trainer.train(resume_from_checkpoint=str(path.parent))

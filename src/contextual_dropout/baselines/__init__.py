@@ -1,6 +1,6 @@
-"""What contextual dropout is compared with, one file each.
+"""The methods that contextual dropout is compared with, one file each.
 
-Each verb takes a network (its dropout layers say where) and gives one that trains with the objective named here and
+Each verb takes a network (its dropout layers say where) and returns one that trains with the objective named here and
 predicts through :func:`contextual_dropout.predict`.
 
 ====================== ============================================================= =====================

@@ -97,7 +97,7 @@ class BayesianLayer(Stochastic, Penalty):
         self._log_ratio: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and files go without the graph of the last pass."""
+        """Leave the graph of the last pass out of copies and files."""
         return self.__dict__ | {"_log_ratio": None}
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:

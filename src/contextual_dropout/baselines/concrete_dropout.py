@@ -53,7 +53,7 @@ class ConcreteDropout(Stochastic, Penalty):
         self.shared = shared
         self.drop_logit = nn.Parameter(torch.tensor(math.log(p) - math.log1p(-p)))
         self.units = 0
-        self._consumer: list[nn.Module] = []  # in a list, so that it is no submodule
+        self._consumer: list[nn.Module] = []  # in a list, so that it is not a submodule
 
     @property
     def drop_probability(self) -> Tensor:
@@ -100,10 +100,10 @@ class ConcreteDropout(Stochastic, Penalty):
 def concrete_dropout(
     model: Model, p: float | None = None, *, temperature: float = 0.1, length_scale: float = 1e-2, **options: Any
 ) -> Model:
-    """The network with a learned rate in the place of each dropout layer's; train with ``PenalisedLikelihood``.
+    """The network with a learned rate in each dropout layer's place; train with ``PenalisedLikelihood``.
 
     The weights that a rate is learned for are those of the next linear or convolutional layer in the order in which
-    the model registers them; :meth:`ConcreteDropout.acts_on` says otherwise where that is not the one that reads it.
+    the model registers them; where another layer reads the output, name it with :meth:`ConcreteDropout.acts_on`.
 
     Args:
         model: a network with dropout layers.

@@ -17,7 +17,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 class ContextualGate(nn.Module):
-    """``x = u * sigmoid(t h(u))``: what a Bernoulli site's point estimate is, trained by ordinary backpropagation.
+    """``x = u * sigmoid(t h(u))``: the point estimate of a Bernoulli site, trained by ordinary backpropagation.
 
     Gradients flow through the encoder into the network, as in a squeeze-and-excitation block.
 

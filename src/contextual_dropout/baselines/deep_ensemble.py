@@ -1,4 +1,4 @@
-"""Deep ensembles: networks trained from different beginnings (Lakshminarayanan et al., 2017)."""
+"""Deep ensembles: networks trained from different initial weights (Lakshminarayanan et al., 2017)."""
 
 from __future__ import annotations
 

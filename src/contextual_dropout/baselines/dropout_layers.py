@@ -55,7 +55,7 @@ def replace_dropout(
 
 
 def shared_axes(layer: nn.Module) -> int:
-    """How many trailing axes share one random number in a dropout layer of this kind."""
+    """The number of trailing axes that share one random number in a dropout layer of this kind."""
     return _SHARED_AXES.get(type(layer), 0)
 
 

@@ -1,6 +1,6 @@
 """Learnable Bernoulli dropout: a learned rate for every unit, but none for the sample (Boluki et al., 2020).
 
-The same masks, prior, objective and estimators as contextual dropout, so that what is left between the two is context.
+The same masks, prior, objective and estimators as contextual dropout, so that the two differ in context alone.
 """
 
 from __future__ import annotations

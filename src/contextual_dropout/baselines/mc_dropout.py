@@ -1,4 +1,4 @@
-"""MC dropout: ordinary dropout that goes on sampling when the network predicts (Gal and Ghahramani, 2016)."""
+"""MC dropout: ordinary dropout that also samples when the network predicts (Gal and Ghahramani, 2016)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mc_dropout(model: Model, p: float | None = None, **options: Any) -> Model:
 
     Args:
         model: a network with dropout layers.
-        p: their drop rate; as it is by default.
+        p: their drop rate; each keeps its own by default.
         options: ``exclude``, ``inplace``.
 
     Example:

@@ -1,4 +1,4 @@
-"""The objective of methods without sites: the likelihood, and what each layer pays for its distribution."""
+"""The objective of methods without sites: the likelihood, less a penalty for each layer's distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PenalisedLikelihood", "Penalty"]
 
 
 class Penalty(nn.Module):
-    """A layer that pays, in nats for the whole training set, for the distribution it keeps over its parameters."""
+    """A layer with a penalty, in nats for the whole training set, on the distribution of its parameters."""
 
     @abstractmethod
     def penalty(self) -> Tensor:
@@ -25,8 +25,8 @@ class Penalty(nn.Module):
 class PenalisedLikelihood:
     """``L = mean log p(y | x, w) - penalty_weight * sum of penalties / N``, the ELBO of a distribution over weights.
 
-    Other than the masks of contextual dropout, weights are shared by all N examples of the training set, so that each
-    example pays an N-th of their divergence. Without any :class:`Penalty` layer this is the plain likelihood.
+    Unlike the masks of contextual dropout, weights are shared by all N examples of the training set, so that each
+    example bears an N-th of their divergence. Without any :class:`Penalty` layer this is the plain likelihood.
 
     Args:
         model: the network.
@@ -49,7 +49,7 @@ class PenalisedLikelihood:
         self.weight = penalty_weight / examples
 
     def __call__(self, closure: Callable[[], Tensor]) -> Step:
-        """Evaluate; the closure is the same as for :class:`contextual_dropout.ELBO`."""
+        """Evaluate the objective; the closure is the same as for :class:`contextual_dropout.ELBO`."""
         log_likelihood = closure()
         if log_likelihood.ndim != 1:
             raise ValueError(

@@ -1,1 +1,1 @@
-"""What the sites of a network do."""
+"""Looking at the sites of a network: their spread, their rates, their parameters."""

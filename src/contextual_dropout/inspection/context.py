@@ -1,4 +1,4 @@
-"""What the context does: the keep probabilities of a batch, and the network without them."""
+"""Measuring what the context does: the keep probabilities of a batch, and a network with constant ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
         if func is masked:
             site, u, *context = args
-            # In double precision: in single, many a one is 1.
+            # In double precision: in single, many round to 1.
             self.keep[site].append(site.logits(u, *context).double().sigmoid())
         return func(*args, **(kwargs or {}))
 
@@ -78,7 +78,7 @@ def _together(calls: list[Tensor]) -> Tensor:
 def freeze_context(model: Model, *inputs: Any, **keywords: Any) -> Model:
     """A copy whose sites keep each unit with its mean probability over ``inputs``, whatever the sample and position.
 
-    What such a copy loses is what the context was worth. That of a compiled model is not compiled.
+    The context was worth what such a copy loses. The copy of a compiled model is not compiled.
 
     Args:
         model: a network with sites.

@@ -1,4 +1,4 @@
-"""Theta, phi and eta: whose parameters are whose."""
+"""The parameters of the network (theta), of the encoders (phi) and of the priors (eta)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parameter_groups(
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:
-    """How many numbers theta, phi and eta have; phi and eta are what the sites added.
+    """The number of parameters in theta, phi and eta; the sites added phi and eta.
 
     Example:
         >>> import contextual_dropout as cd

@@ -1,4 +1,4 @@
-"""Is the dropout really on?"""
+"""Checking that the dropout is really on."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Probe", "SilentSiteError", "probe"]
 
 
 class SilentSiteError(RuntimeError):
-    """A site does not do anything."""
+    """A site has no effect."""
 
 
 @dataclass(frozen=True)
 class SiteSpread:
-    """What one site did in the probe.
+    """The behaviour of one site in a probe.
 
     Attributes:
         calls: per pass.
@@ -81,7 +81,7 @@ class _Watch(TorchFunctionMode):
 
 
 def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> Probe:
-    """Run the model as :func:`contextual_dropout.predict` would, and see whether every site does something.
+    """Run the model as :func:`contextual_dropout.predict` would, and check that every site has an effect.
 
     Args:
         model: a network with sites.

@@ -1,4 +1,4 @@
-"""What K sampled passes say of a batch and of its labels."""
+"""Evaluating a batch and its labels with K sampled passes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Evaluated:
 
     @property
     def logits(self) -> Tensor:
-        """Whose softmax (or sigmoid) is the predictive mean, (B, C) or (B, ..., C); of a regression the mean itself."""
+        """Logits of the predictive mean, (B, C) or (B, ..., C); for regression the mean itself."""
         prediction = self.prediction
         if isinstance(prediction, RegressionPrediction):
             return self._by_position(prediction.mean)
@@ -56,7 +56,7 @@ class Evaluated:
 
     @property
     def uncertainty(self) -> Tensor:
-        """p-values (B,) or (B, ...); of a regression the standard deviations over masks."""
+        """p-values (B,) or (B, ...); for regression the standard deviations over masks."""
         prediction = self.prediction
         values = prediction.std if isinstance(prediction, RegressionPrediction) else prediction.p_value
         return self._by_position(values)
@@ -94,7 +94,7 @@ def evaluate(
     Args:
         model: in any mode; its logits are found as :func:`contextual_dropout.predict` finds them.
         inputs: what it is called with: a mapping is passed as keywords, a tuple as positional arguments.
-        log_likelihood: of a pass's outputs, (B,); None if there are no labels.
+        log_likelihood: takes the outputs of a pass and returns (B,); None without labels.
         samples: K.
         task: what the logits mean.
         generator: on the CPU; advances.
@@ -143,8 +143,9 @@ def certainty(predicted: Tensor, p_value: Tensor, labels: Tensor, threshold: flo
 
     Args:
         predicted: classes, of any shape.
-        p_value: alike.
-        labels: alike; positions with :data:`~contextual_dropout.integrations.likelihoods.IGNORED` do not count.
+        p_value: of the same shape.
+        labels: of the same shape; positions labelled :data:`~contextual_dropout.integrations.likelihoods.IGNORED` do
+            not count.
         threshold: certain is a p-value below it.
 
     Example:
@@ -163,7 +164,7 @@ def certainty(predicted: Tensor, p_value: Tensor, labels: Tensor, threshold: flo
 
 
 def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional arguments and keywords: a mapping are keywords, a tuple is several, anything else one."""
+    """Positional arguments and keywords: a mapping holds keywords, a tuple several arguments, anything else is one."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (inputs if isinstance(inputs, tuple) else (inputs,)), {}

@@ -32,7 +32,7 @@ else:
 __all__ = ["ELBOMixin"]
 
 PACKAGES = ("lightning", "pytorch_lightning")
-#: Under which name a checkpoint says where the KL schedule and the estimator stand.
+#: The name under which a checkpoint holds the state of the KL schedule and of the estimator.
 STATE = "contextual_dropout"
 
 
@@ -41,10 +41,10 @@ class ELBOMixin(_Base):
 
     Batches are ``(x, labels)``, or dictionaries with "labels" whose other entries are ``forward``'s keywords; for
     others override :meth:`inputs`, :meth:`batch_labels` and :meth:`log_likelihood`. Where each position of an example
-    has a label, the log-likelihood is their sum and measures are over all positions. Gradients may be accumulated and
+    has a label, the log-likelihood is their sum and metrics are over all positions. Gradients may be accumulated and
     clipped by the ``Trainer``; for manual optimisation write a ``training_step`` of your own around :meth:`elbo_step`.
     The batches of a logged step cost one more pass each, for the keep probabilities. Masks of evaluation and prediction
-    follow ``seed_everything``. Checkpoints hold the sites with everything else, and where the KL schedule stands.
+    follow ``seed_everything``. Checkpoints hold the sites with everything else, and the state of the KL schedule.
 
     Args:
         args: for ``LightningModule``.
@@ -63,7 +63,7 @@ class ELBOMixin(_Base):
 
     Raises:
         ImportError: Lightning is not installed.
-        TypeError: the class is no ``LightningModule``.
+        TypeError: the class is not a ``LightningModule``.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ELBOMixin(_Base):
             raise TypeError(f"{cls.__name__} must name ELBOMixin before LightningModule, whose methods it overrides")
 
     def inputs(self, batch: Any) -> Any:
-        """What ``forward`` is called with: a mapping as keywords, a tuple as positional arguments."""
+        """The arguments of ``forward`` for a batch: a mapping for keywords, a tuple for positional arguments."""
         if isinstance(batch, Mapping):
             return {name: value for name, value in batch.items() if name != "labels"}
         return first(batch)
@@ -113,7 +113,7 @@ class ELBOMixin(_Base):
         )
 
     def log_likelihood(self, outputs: Any, batch: Any) -> Tensor:
-        """Of each example's labels, (B,), given what ``forward`` returned: here as ``task`` usually means it."""
+        """The log-likelihood of each example's labels, (B,), given what ``forward`` returned; here the usual one."""
         if self.task not in LOG_LIKELIHOODS:
             raise NotImplementedError(
                 f"task={self.task!r} has no usual log-likelihood: override log_likelihood(self, outputs, batch) to "
@@ -134,7 +134,7 @@ class ELBOMixin(_Base):
         return torch.optim.Adam(self.parameter_groups(), lr=self.learning_rate)
 
     def elbo_step(self, batch: Any) -> Step:
-        """The objective of a batch, logged."""
+        """Evaluate the objective of a batch, and log it."""
         positional, keywords = arguments(self.inputs(batch))
         step = self.objective(lambda: self.log_likelihood(self(*positional, **keywords), batch))
         means = {"loss": step.loss.detach(), "log_likelihood": step.log_likelihood.mean(), "kl": step.kl.mean()}
@@ -148,9 +148,9 @@ class ELBOMixin(_Base):
         return self.elbo_step(batch).loss
 
     def evaluation_step(self, batch: Any, prefix: str) -> Evaluated:
-        """Sampled predictions for a batch, scored and logged: to be called in a ``validation_step`` or ``test_step``.
+        """Predict for a batch, score and log; call it in a ``validation_step`` or ``test_step``.
 
-        Logs ``<prefix>_loss``, minus the predictive log-likelihood, and of classes ``<prefix>_accuracy``, ``_certain``
+        Logs ``<prefix>_loss``, minus the predictive log-likelihood, and for classes ``<prefix>_accuracy``, ``_certain``
         and ``_pavpu``, over all positions that have a label: means over all batches, and over all devices.
         """
         found = evaluate(
@@ -172,7 +172,7 @@ class ELBOMixin(_Base):
         return found
 
     def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> AnyPrediction:
-        """A prediction with p-values; of B examples with T positions each, B T predictions."""
+        """Predict with p-values; B examples with T positions each give B T predictions."""
         positional, keywords = arguments(self.inputs(batch))
         options: dict[str, Any] = {"samples": self.samples, "task": self.task, "generator": torch.default_generator}
         prediction: AnyPrediction = predict(self, *positional, **options, **keywords, output=self._by_position)
@@ -186,7 +186,7 @@ class ELBOMixin(_Base):
         return logits.flatten() if self.task == "binary" else self._arranged(logits, None).flatten(0, -2)
 
     def _arranged(self, logits: Tensor, batch: Any) -> Tensor:
-        """Logits with the classes last, (B, ..., C); of yes, (B, ..., 1): as many positions as there are labels."""
+        """Logits with the classes last, (B, ..., C), or (B, ..., 1) for yes or no: one position for each label."""
         if self.task == "binary":
             return logits_of_yes(logits, self.batch_labels(batch)).unsqueeze(-1)
         if self.task == "regression" or (logits.ndim < 3 and self.task == "multilabel"):
@@ -195,7 +195,7 @@ class ELBOMixin(_Base):
         return logits.movedim(self._class_axis(logits, labels), -1)
 
     def _class_axis(self, logits: Tensor, labels: Tensor | None) -> int:
-        """Where the classes are; what one batch has told holds for the next, whose sizes may happen to be equal."""
+        """The axis of the classes; once found it is kept, as the sizes of a later batch may happen to be equal."""
         if labels is not None:
             axis = class_axis(logits, labels, self._class_dim)
             self._class_dim = axis if logits.ndim > 2 else self._class_dim
@@ -226,10 +226,10 @@ def _require_lightning(kind: type) -> None:
         return
     if not any(importlib.util.find_spec(package) for package in PACKAGES):
         raise ImportError(
-            "ELBOMixin needs a LightningModule to go with, but neither lightning nor pytorch_lightning is installed: "
+            "ELBOMixin needs a LightningModule beside it, but neither lightning nor pytorch_lightning is installed: "
             "pip install contextual-dropout[lightning]"
         )
     raise TypeError(
-        f"{kind.__name__} is no LightningModule: write class {kind.__name__}(ELBOMixin, lightning.LightningModule), or "
-        "pytorch_lightning.LightningModule, whichever's Trainer you use"
+        f"{kind.__name__} is not a LightningModule: write class {kind.__name__}(ELBOMixin, lightning.LightningModule), "
+        "or pytorch_lightning.LightningModule, whichever's Trainer you use"
     )

@@ -1,4 +1,4 @@
-"""Log-likelihoods of labels, one number an example: what :class:`~contextual_dropout.ELBO` wants of a closure."""
+"""Log-likelihoods of labels, one number per example, as the closure of :class:`~contextual_dropout.ELBO` returns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def class_axis(logits: Tensor, labels: Tensor, class_dim: int | None = None) -> 
     Args:
         logits: (B, C), (B, T, C), (B, C, T), (B, C, H, W)...
         labels: one for each position.
-        class_dim: this axis or none.
+        class_dim: the only axis to consider, if given.
 
     Raises:
         ValueError: neither axis fits the labels, or both do.
@@ -83,11 +83,11 @@ def class_axis(logits: Tensor, labels: Tensor, class_dim: int | None = None) -> 
 
 
 def multilabel_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
-    """The sum over labels, each of which an example (or each position of it) has or has not, (B,).
+    """The log-likelihood of labels that an example (or a position) has or has not, summed over all of them, (B,).
 
     Args:
         logits: (B, C), or of any shape that begins with B.
-        labels: alike, of 0 and 1, or between.
+        labels: of the same shape, from 0 to 1.
 
     Example:
         >>> import torch
@@ -141,7 +141,7 @@ def _without(logits: Tensor, axis: int) -> tuple[int, ...]:
 
 _OWN = "give a log_likelihood of your own for another kind of labels"
 
-#: What labels usually mean; for other tasks there is no such thing.
+#: The usual log-likelihood of a task; other tasks have none.
 LOG_LIKELIHOODS: dict[Task, Callable[[Tensor, Tensor], Tensor]] = {
     "multiclass": class_log_likelihood,
     "multilabel": multilabel_log_likelihood,

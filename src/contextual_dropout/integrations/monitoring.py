@@ -1,4 +1,4 @@
-"""What is worth knowing while contextual dropout trains, and when a KL schedule moves on."""
+"""Numbers to log while contextual dropout trains, and a KL schedule that counts updates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["Averages", "PerUpdate", "keep_summary"]
 class PerUpdate:
     """A KL schedule that counts updates of the parameters instead of batches: gradients may be accumulated.
 
-    :class:`~contextual_dropout.ELBO` advances its schedule with every batch, which does nothing here; who updates the
-    parameters calls :meth:`update`.
+    :class:`~contextual_dropout.ELBO` advances its schedule with every batch, which does nothing here; the code that
+    updates the parameters calls :meth:`update`.
 
     Args:
         kl_weight: a number or a schedule.
@@ -40,23 +40,23 @@ class PerUpdate:
         return self._schedule.weight
 
     def advance(self) -> None:
-        """A batch is over."""
+        """Do nothing at the end of a batch."""
 
     def update(self) -> None:
-        """The parameters have been updated."""
+        """Advance the schedule after an update of the parameters."""
         self._schedule.advance()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the schedule stands."""
+        """The state of the schedule."""
         return self._schedule.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from where another one stood."""
+        """Resume from the state of another schedule."""
         self._schedule.load_state_dict(state)
 
 
 class Averages:
-    """Means over the examples since one last looked; the sums stay on their device until then."""
+    """Means over the examples since the last :meth:`take`; the sums stay on their device until then."""
 
     def __init__(self) -> None:
         self._sums: Tensor | float = 0.0
@@ -69,7 +69,7 @@ class Averages:
         self._kl_weight = step.kl_weight
 
     def take(self) -> dict[str, float]:
-        """Log-likelihood and KL per example in nats, and the last KL weight; nothing if there was no batch."""
+        """Log-likelihood and KL per example in nats, and the last KL weight; empty without a batch."""
         if not isinstance(self._sums, Tensor):
             return {}
         log_likelihood, kl = (self._sums / self._examples).tolist()
@@ -81,7 +81,7 @@ def keep_summary(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[str, f
     """Each site's keep probabilities for a batch, in one more pass with sampled masks and without autograd.
 
     ``keep/<site>`` is their mean, ``keep_spread/<site>`` their standard deviation over examples and positions, averaged
-    over units: 0 where nothing depends on the input (and on earlier masks). ``prior/<site>`` is the prior's.
+    over units: 0 where nothing depends on the input (and on earlier masks). ``prior/<site>`` is that of the prior.
 
     Example:
         >>> import torch, contextual_dropout as cd

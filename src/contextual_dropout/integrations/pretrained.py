@@ -1,4 +1,4 @@
-"""A converted model of ``transformers`` in a folder: the plain model as everybody knows it, and the sites beside it."""
+"""Saving a converted model of ``transformers``: the plain model in its usual files, and the sites beside it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["SITES", "from_pretrained", "load_weights", "plain_weights", "save_pr
 
 #: The file of the sites.
 SITES = "sites.safetensors"
-#: What says where a file is, of the options of ``from_pretrained``.
+#: The options of ``from_pretrained`` that say where a file is.
 _WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 Model = TypeVar("Model", bound=PreTrainedModel)
 Folder = str | os.PathLike[str]
 
 
 def save_pretrained(model: PreTrainedModel, folder: Folder, **options: Any) -> None:
-    """Save a converted model: configuration and weights of the plain one, which load without us, and :data:`SITES`.
+    """Save a converted model: configuration and weights, which load without this library, and :data:`SITES`.
 
     Args:
         model: with sites.
@@ -37,7 +37,7 @@ def save_pretrained(model: PreTrainedModel, folder: Folder, **options: Any) -> N
 
 
 def from_pretrained(folder: Folder, kind: Any, **options: Any) -> Any:
-    """Load what :func:`save_pretrained` or a checkpoint of the trainer holds, sites included.
+    """Load a folder of :func:`save_pretrained`, or a checkpoint of the trainer, with its sites.
 
     Args:
         folder: or the name of a repository on the hub.
@@ -48,7 +48,7 @@ def from_pretrained(folder: Folder, kind: Any, **options: Any) -> Any:
         The model with its sites, in eval mode.
 
     Raises:
-        OSError: there is no model, or no :data:`SITES` beside it.
+        OSError: the model, or :data:`SITES` beside it, is missing.
     """
     try:
         path = cached_file(folder, SITES, **{name: options[name] for name in _WHERE if name in options})
@@ -81,7 +81,7 @@ def load_weights(model: PreTrainedModel, folder: Folder) -> None:
 
 
 def plain_weights(model: nn.Module, weights: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """The state of a model, or ``weights``, without that of its sites.
+    """The state of a model, or ``weights``, without the parameters of its sites.
 
     Example:
         >>> import contextual_dropout as cd

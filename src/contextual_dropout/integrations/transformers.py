@@ -45,9 +45,9 @@ from contextual_dropout.integrations.pretrained import (
 
 __all__ = ["ELBOTrainer", "LogLikelihood", "certainty_metrics", "from_pretrained", "save_pretrained"]
 
-#: From the model's outputs and the batch that it was called with to a number for each example, (B,).
+#: Maps the model's outputs and the batch that it was called with to one number per example, (B,).
 LogLikelihood = Callable[[Any, dict[str, Any]], Tensor]
-#: Where the KL schedule and the estimator stand, in a checkpoint.
+#: The file of a checkpoint with the state of the KL schedule and of the estimator.
 OBJECTIVE = "objective.pt"
 
 
@@ -64,15 +64,15 @@ class ELBOTrainer(Trainer):
     * evaluation and prediction, by ``samples`` passes: ``eval_loss`` is minus the predictive log-likelihood,
       ``predictions`` are (logits of the predictive mean, p-values), and without a ``compute_metrics`` of your own there
       are ``eval_accuracy``, ``eval_certain`` and ``eval_pavpu``;
-    * checkpoints: the weights have the plain model's names and load without us; the sites are in ``sites.safetensors``
-      beside them. A resumed training has the same numbers as one that was never stopped.
+    * checkpoints: the weights have the plain model's names and load without this library; the sites are in
+      ``sites.safetensors`` beside them. A resumed training computes the same as one that was never stopped.
 
     Args:
         args: as those of ``Trainer``: model, training arguments, and so on.
         estimator: as for :class:`~contextual_dropout.ELBO`.
         kl_weight: a number, or a schedule, which moves on with every update of the parameters.
         kl: as for :class:`~contextual_dropout.ELBO`.
-        log_likelihood: of the model's outputs and the batch, (B,). Without it, of ``batch["labels"]`` as the task says:
+        log_likelihood: of the model's outputs and the batch, (B,). By default that of ``batch["labels"]`` for the task:
             labels of sequences or of their tokens.
         task: what the logits mean: "multiclass", "multilabel", "binary" or "regression".
         phi: the optimizer's options for the encoders, ``{"lr": 1e-2}`` for instance.
@@ -115,7 +115,7 @@ class ELBOTrainer(Trainer):
         self._masks = torch.Generator()
 
     def _begin(self) -> None:
-        """A new objective, whose KL schedule and estimator begin anew."""
+        """Make a new objective, with KL schedule and estimator at their start."""
         estimator, kl_weight, kl = copy.deepcopy(self._settings).values()
         self.schedule = PerUpdate(kl_weight)
         self.elbo = ELBO(self.model, estimator, self.schedule, kl=kl)
@@ -127,7 +127,7 @@ class ELBOTrainer(Trainer):
             )
 
     def _hp_search_setup(self, trial: Any) -> None:
-        """Every trial of a hyperparameter search has an objective of its own."""
+        """Give every trial of a hyperparameter search an objective of its own."""
         super()._hp_search_setup(trial)
         if trial is not None:
             self._begin()
@@ -137,11 +137,11 @@ class ELBOTrainer(Trainer):
             raise ValueError("the loss is the ELBO: give log_likelihood=, not compute_loss_func or label smoothing")
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """The usual optimizer, with groups of their own for phi and eta."""
+        """Make the usual optimizer, with groups of their own for phi and eta."""
         if self.optimizer is None:
             optimizer = super().create_optimizer(*() if model is None else (model,))
             model = self.model if model is None else model
-            # In an order that does not depend on how the sites got there: a checkpoint tells parameters by it.
+            # In an order that does not depend on how the sites got there: a checkpoint knows parameters by it.
             place = {parameter: place for place, parameter in enumerate(model.parameters())}
             groups = parameter_groups(model, **self._groups)[1:]
             ours = {parameter for group in groups for parameter in group["params"]}
@@ -199,7 +199,7 @@ class ELBOTrainer(Trainer):
         return loss, (found.logits, found.uncertainty), (labels[0] if len(labels) == 1 else labels or None)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Weights by the plain model's names, and the sites beside them."""
+        """Save weights by the plain model's names, and the sites beside them."""
         if isinstance(self.model, PreTrainedModel):
             state_dict = plain_weights(self.model, state_dict)
         super()._save(output_dir, state_dict)
@@ -229,7 +229,7 @@ class ELBOTrainer(Trainer):
             self.elbo.load_state_dict(_read_objective(path))
         else:
             warnings.warn(
-                f"{path} is missing: the KL weight's schedule and the estimator's memory begin anew", stacklevel=2
+                f"{path} is missing: the KL weight's schedule and the estimator's memory start again", stacklevel=2
             )
 
 
@@ -241,12 +241,12 @@ def _read_objective(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = read_torch(path)
     except Exception as error:  # a damaged file can make torch raise anything
-        raise ValueError(f"{path} cannot be read ({error}): go on from another checkpoint") from error
+        raise ValueError(f"{path} cannot be read ({error}): resume from another checkpoint") from error
     return state
 
 
 def usual_log_likelihood(model: nn.Module, task: Task) -> LogLikelihood:
-    """That of ``batch["labels"]``.
+    """The log-likelihood of ``batch["labels"]`` that is usual for a task.
 
     Raises:
         ValueError: the task has no usual one, or the labels are those of the next token.

@@ -1,4 +1,4 @@
-"""What torchmetrics lacks: PAvPU, log-likelihood, selective prediction, out-of-distribution detection, VQA accuracy."""
+"""Metrics beyond torchmetrics: PAvPU, log-likelihood, selective prediction, out-of-distribution, VQA accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the network right as often as it says that it is?"""
+"""The calibration error: whether the network is right as often as it says."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["expected_calibration_error"]
 
 
 def expected_calibration_error(samples: Tensor, labels: Tensor, bins: int = 15) -> Tensor:
-    """By how much confidence and accuracy differ, in bins of equal width (Guo et al., 2017; not in the paper).
+    """The difference between confidence and accuracy, in bins of equal width (Guo et al., 2017; not in the paper).
 
     ``ECE = sum_b (n_b / N) |acc_b - conf_b| = (1/N) sum_b |sum_{i in b} (Acc_i - max_c p_i[c])|`` with
     ``p = (1/K) sum_k p_k``. As in torchmetrics, confidences are rounded to float32 before they are put into bins, a bin
-    contains its lower end, and a confidence of one has a bin of its own: its figures, without the seconds that it takes
-    to import.
+    contains its lower end, and a confidence of one has a bin of its own. The values are those of torchmetrics, without
+    the seconds that its import takes.
 
     Args:
         samples: (K, B, C) probabilities.

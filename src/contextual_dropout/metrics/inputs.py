@@ -1,4 +1,4 @@
-"""What the metrics accept, and what they say to anything else."""
+"""Checking the inputs of the metrics."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_per_example(name: str, values: Tensor, other_name: str, other: Tensor)
 
 
 def check_unit_interval(name: str, values: Tensor) -> None:
-    """Raise unless all values lie in [0, 1]."""
+    """Raise unless all values are in [0, 1]."""
     if values.numel() and not bool(((values >= 0) & (values <= 1)).all()):
         raise ValueError(
             f"{name} range from {values.min().item():g} to {values.max().item():g}: expected [0, 1]; "

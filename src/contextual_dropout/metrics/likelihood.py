@@ -70,7 +70,7 @@ def _mean(prediction: Classification | Tensor) -> Tensor:
 
 
 def _pick(values: Tensor, labels: Tensor) -> Tensor:
-    """Those of the labels, (..., B, C) to (..., B)."""
+    """The values at the labels, (..., B, C) to (..., B)."""
     check_labels(labels, *values.shape[-2:])
     index = labels.long().unsqueeze(-1).expand(*values.shape[:-1], 1)
     return values.gather(-1, index).squeeze(-1)

@@ -13,7 +13,7 @@ __all__ = ["PAvPUCounts", "pavpu", "pavpu_counts"]
 
 
 class PAvPUCounts(NamedTuple):
-    """How many predictions, or how much accuracy of them, are of each of four kinds; scalars in float64."""
+    """The number of predictions, or the sum of their accuracies, of each of four kinds; scalars in float64."""
 
     accurate_certain: Tensor
     accurate_uncertain: Tensor

@@ -12,16 +12,16 @@ from contextual_dropout.metrics.vqa import soft_accuracy
 
 __all__ = ["VQAAccuracy"]
 
-#: The answer types of VQA v2 by their index, as ``data.vqa.ANSWER_TYPES``; metrics do without the readers of data.
+#: The answer types of VQA v2 by their index.
 TYPES = ("yes/no", "number", "other")
 
 
 class VQAAccuracy(Metric):
     """The mean :func:`soft_accuracy` of all questions, and of those of each answer type.
 
-    ``{"overall", "yes/no", "number", "other"}``, each in [0, 1]; NaN for a type without questions. With the targets of
-    ``soft_targets(..., score=leave_one_out, prepare=evaluated)`` it is the official accuracy; ``score=capped`` is the
-    formula of the paper.
+    ``{"overall", "yes/no", "number", "other"}``, each in [0, 1]; NaN for a type without questions. With targets that
+    leave out each of the ten annotators in turn (``soft_targets(..., score=leave_one_out, prepare=evaluated)`` of the
+    lab's ``data.vqa``) it is the official accuracy; ``score=capped`` is the formula of the paper.
 
     Example:
         >>> metric = VQAAccuracy()
@@ -50,7 +50,7 @@ class VQAAccuracy(Metric):
         Args:
             predicted: (B,) indices of answers, or (B, A) floating point, whose highest entry is the answer.
             targets: (B, A) soft targets in [0, 1].
-            answer_types: (B,) indices of ``data.vqa.ANSWER_TYPES``.
+            answer_types: (B,) indices into ``("yes/no", "number", "other")``.
         """
         accuracy = soft_accuracy(predicted, targets)
         _check_types(answer_types, len(accuracy))
@@ -67,7 +67,7 @@ def _check_types(answer_types: Tensor, batch: int) -> None:
     if answer_types.shape != (batch,) or answer_types.is_floating_point():
         raise ValueError(
             f"answer_types has shape {tuple(answer_types.shape)} and dtype {answer_types.dtype}: expected ({batch},) "
-            "whole numbers; pass Questions.answer_types"
+            f"whole numbers, indices of {TYPES}"
         )
     if batch and not 0 <= int(answer_types.min()) <= int(answer_types.max()) < len(TYPES):
         raise ValueError(
