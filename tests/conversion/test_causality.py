@@ -319,7 +319,7 @@ def test_packed_sequences_of_position_wise_sites() -> None:
             torch.testing.assert_close(together[: len(sequence), i], model(sequence.unsqueeze(1))[0][:, 0])
 
 
-# --- what cannot be told -----------------------------------------------------------------------------------------
+# --- what is unknown ---------------------------------------------------------------------------------------------
 
 
 def encoder() -> nn.TransformerEncoder:
@@ -329,7 +329,7 @@ def encoder() -> nn.TransformerEncoder:
 
 @pytest.mark.filterwarnings("error")
 def test_attention_that_gets_its_mask_when_called() -> None:
-    with pytest.warns(cd.ConversionWarning, match="whether the network is causal cannot be told without an example"):
+    with pytest.warns(cd.ConversionWarning, match="whether the network is causal is unknown without an example"):
         model = cd.contextualize(encoder())
     assert "note: whether the network is causal" in repr(cd.conversion_of(model))
     x, mask = torch.randn(2, 5, 8), nn.Transformer.generate_square_subsequent_mask(5)
@@ -341,7 +341,7 @@ def test_attention_that_gets_its_mask_when_called() -> None:
         model = cd.contextualize(encoder(), **options)
         model(x, mask=mask)
         assert not cd.conversion_of(model).notes
-    with pytest.warns(cd.ConversionWarning, match="cannot be told with this example"):
+    with pytest.warns(cd.ConversionWarning, match="is unknown with this example"):
         cd.contextualize(encoder(), example=x[:, :1])
 
 
@@ -397,5 +397,5 @@ def test_networks_that_draw_by_themselves() -> None:
         model = cd.contextualize(Jitter(draw), example=x)
         assert own_positions(model) == {"dropout"}
         assert model.calls == 0
-    with pytest.warns(cd.ConversionWarning, match="cannot be told with this example, since two passes on it differ"):
+    with pytest.warns(cd.ConversionWarning, match="is unknown with this example, since two passes on it differ"):
         cd.contextualize(Jitter(random.Random(0).random), example=x)

@@ -166,7 +166,7 @@ def test_time_on_the_first_axis_is_not_taken_for_samples(length: int) -> None:
 
 def test_axes_that_only_an_example_tells_are_said() -> None:
     for positions in (None, "own"):
-        with pytest.warns(cd.ConversionWarning, match=r"(?s)nn.Conv1d.*cannot be told without an example in drop"):
+        with pytest.warns(cd.ConversionWarning, match=r"(?s)nn.Conv1d.*is unknown without an example in drop"):
             cd.contextualize(Causal1d(), positions=positions)
     x = torch.randn(2, 3, 9)
     assert movement(cd.contextualize(Causal1d(), example=x), x, 2)[:-1].max() <= 1e-6
@@ -247,9 +247,7 @@ def test_examples_that_tell_nothing_are_said() -> None:
     nn.init.zeros_(silent.head.weight)
     cases = [(LanguageModel(), ids[:, :1]), (silent, ids), (LanguageModel(lambda y: y.square().mean()), ids)]
     for model, example in cases:
-        with pytest.warns(
-            cd.ConversionWarning, match=r"whether the network is causal cannot be told with this example"
-        ):
+        with pytest.warns(cd.ConversionWarning, match=r"whether the network is causal is unknown with this example"):
             cd.contextualize(model, example=example)
 
 

@@ -1,1 +1,1 @@
-"""Putting sites into somebody else's network, and taking them out again."""
+"""Putting sites into an existing network, and taking them out again."""

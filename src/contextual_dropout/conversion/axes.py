@@ -2,7 +2,7 @@
 
 A site's input may have the samples on any axis; several rows of each, one sample after the other (heads or windows
 that are folded into the batch), or none at all (a table of positions). The same samples are run two and three at a
-time: the rows that both passes have in common tell how those of a sample lie in an axis.
+time: the rows that both passes have in common tell how the rows of a sample are arranged on an axis.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class SampleAxis:
-    """Where a site's samples are.
+    """The axis of a site's samples.
 
     Attributes:
         axis: of the samples.
@@ -56,7 +56,7 @@ class SampleAxis:
 
 
 def find_samples(model: nn.Module, example: Example) -> Batches | None:
-    """Run the example with two and three samples; None where it cannot be.
+    """Run the example with two and three samples; None where it cannot run.
 
     Call it inside :func:`~contextual_dropout.conversion.discovery.plainly`.
     """
@@ -78,7 +78,7 @@ def find_samples(model: nn.Module, example: Example) -> Batches | None:
 
 
 def sample_axis(batches: Batches, site: ContextualDropout) -> SampleAxis | str | None:
-    """Where the samples are in a site's input, why it cannot have a site, or None where the two passes do not tell."""
+    """The axis of the samples in a site's input, why no site can be there, or None where the two passes do not tell."""
     two, three = (seen.calls.get(site, []) for seen in (batches.two, batches.three))
     if not two or len(two) != len(three):
         return None

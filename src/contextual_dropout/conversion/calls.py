@@ -61,7 +61,7 @@ class Call:
 
     @property
     def obstacle(self) -> str | None:
-        """Why it cannot become a site."""
+        """The reason why it cannot become a site, if there is one."""
         if not isinstance(self.p, int | float):
             return f"its drop rate is a {type(self.p).__name__}, which may change from call to call"
         if self.always:
@@ -72,15 +72,15 @@ class Call:
             return "its input has no axis"
         if self.weights and not (self.scores and len(self.shape) == 4):
             return (
-                f"its input, of shape {self.shape}, looks like attention weights, which say nothing of the sample when "
-                "they are pooled: use contextual_dropout.nn.attention_dropout.AttentionDropout, which is told the "
-                "scores"
+                f"its input, of shape {self.shape}, looks like attention weights, which say nothing about the sample "
+                "when they are pooled: use contextual_dropout.nn.attention_dropout.AttentionDropout, which is given "
+                "the scores"
             )
         return None
 
 
 class Found:
-    """The calls of one module, from all times that it ran: known by their number, if that is always the same.
+    """The calls of dropout in one module, from all its runs: known by their number, if that is always the same.
 
     Attributes:
         runs: the calls of each time that it ran and called any.
@@ -99,16 +99,16 @@ class Found:
 
     @property
     def calls(self) -> list[Call]:
-        """Those of the first time."""
+        """The calls of the first time that the module ran."""
         return self.runs[0]
 
     def shapes(self, number: int) -> list[tuple[int, ...]]:
-        """What one of the calls was given."""
+        """The shapes of the inputs of one of the calls, over all runs."""
         return [run[number].shape for run in self.runs]
 
 
 class Search(TorchFunctionMode):
-    """While it is on, notes every call of dropout as a function, but those of dropout layers."""
+    """A mode that notes every call of dropout as a function, except those of dropout layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Search(TorchFunctionMode):
         self._scores: dict[FrameType, Tensor] = {}
 
     def result(self) -> dict[nn.Module, Found]:
-        """The modules with their calls, once: what the pass has left in memory is forgotten."""
+        """Return the modules with their calls, and forget them: it can be called once."""
         found: dict[nn.Module, Found] = {}
         for frame, calls in self._runs.items():
             found.setdefault(frame.f_locals["self"], Found()).runs.append(calls)
@@ -170,7 +170,7 @@ def _is_distribution(x: Tensor) -> bool:
 
 
 def mentions_dropout(module: nn.Module) -> bool:
-    """Whether the code of a module's forward has dropout as a function in it, whether that is reached or not."""
+    """Whether the code of a module's forward mentions dropout as a function, reached or not."""
     forward: Any = inspect.unwrap(type(module).forward)
     code, value = getattr(forward, "__code__", None), None
     if (

@@ -1,8 +1,8 @@
-"""Which sites belong to causal parts of a network, where no output may depend on later positions.
+"""Finding the sites in causal parts of a network, where no output may depend on later positions.
 
-A site that pools over positions would look at all of them. What is causal is told by how the network is built
-(decoders, the attention of language models, unidirectional recurrent layers), and, with an example, by what moves when
-the end of an input changes.
+A site that pools over positions would look at all of them. How the network is built tells what is causal (decoders, the
+attention of language models, unidirectional recurrent layers), and, with an example, what moves when the end of an
+input changes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["Causal", "Verdict", "causal_axes", "causal_by_construction"]
 
-#: What code that makes causal masks itself has in it.
+#: Names in code that makes causal masks itself.
 CAUSAL_NAMES = {"tril", "triu", "tril_", "triu_", "is_causal", "generate_square_subsequent_mask"}
-#: How the classes of language models and decoders end in ``transformers``.
+#: How the names of the classes of language models and decoders end in ``transformers``.
 CAUSAL_MODELS = ("ForCausalLM", "LMHeadModel", "Decoder", "DecoderModel")
-#: "likely": the code can make causal masks; whether it does, only an example tells. "open": no layer that is known to
+#: "likely": the code can make causal masks; only an example tells whether it does. "open": no layer that is known to
 #: look at several positions at once was found.
 Verdict = Literal["causal", "likely", "unknown", "free", "open"]
 #: Layers on images: their axes are not positions in time.
@@ -38,7 +38,7 @@ IMAGES = (nn.Conv2d, nn.Conv3d, nn.Dropout2d, nn.Dropout3d)
 
 
 def causal_by_construction(model: nn.Module, names: Iterable[str]) -> dict[str, Verdict]:
-    """Which of the layers belong to causal parts, as far as the network's construction tells.
+    """Whether each of the layers belongs to a causal part, as far as the network's construction tells.
 
     A layer's part is the smallest one around it that looks at several positions at once: with attention or recurrence.
     """
@@ -66,7 +66,7 @@ def _of_layer(model: nn.Module, name: str, looking: dict[nn.Module, Verdict]) ->
 
 
 def _together(looking: dict[nn.Module, Verdict], model: nn.Module) -> Verdict:
-    """The verdict on a part with several layers that look at positions; each position for itself is always right."""
+    """The verdict on a part with several layers that look at positions; in doubt, each position by itself is right."""
     verdicts = set(looking.values())
     certainties: tuple[Verdict, ...] = ("causal", "likely")
     for certain in certainties:
@@ -96,7 +96,7 @@ def _verdict(module: nn.Module) -> Verdict | None:
 
 
 def _verdict_on_transformers(module: nn.Module) -> Verdict | None:
-    """Attention modules know it; models tell it by their class."""
+    """Whether a module of ``transformers`` is causal: attention modules say so, models by their class."""
     kind = type(module).__name__
     if _is_pretrained(module):
         return "causal" if kind.endswith(CAUSAL_MODELS) else None
@@ -127,12 +127,12 @@ def _names(module: nn.Module) -> set[str]:
 
 @dataclass(frozen=True)
 class Causal:
-    """What an example tells.
+    """The causal parts that an example shows.
 
     Attributes:
         axes: for each site of a causal part, the axis of the positions in its input.
         calls: summaries of what each site was given.
-        known: whether that settles it: the network runs with another end of each of its inputs that are sequences, or
+        known: whether the question is settled: the network runs with another end of each input that is a sequence, or
             has attention that is not causal.
         repeatable: whether two passes on the same input are the same.
     """
@@ -172,12 +172,12 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
 
 @dataclass(frozen=True)
 class _Order:
-    """What a change of one input's end tells.
+    """The order of positions that a change of one input's end shows.
 
     Attributes:
         axes: the axis of the positions for each site, where later entries do not act on earlier ones.
         known: whether the network runs with another end.
-        moved: whether an output moved; always of images, whose end may be pooled away.
+        moved: whether an output moved; always true for images, whose end may be pooled away.
         matched: whether an output has these positions on an axis of its own.
     """
 
@@ -219,7 +219,7 @@ def _first_moved(before: list[Summary], after: list[Summary]) -> bool:
 def _is_partial(before: list[Summary], after: dict[int, list[Summary]], length: int, samples: int | None) -> bool:
     """Whether some of the outputs stay as they are, though none has the positions on an axis.
 
-    Then it cannot be told which output belongs to which position, and rates of their own are right in any case.
+    Then it is not known which output belongs to which position, and separate rates are right in any case.
     """
     if any(length in summary.shape for summary in before):
         return False

@@ -1,4 +1,4 @@
-"""Finding contexts that are the same for every sample by construction, so that no rate can depend on it.
+"""Finding contexts that are the same for every sample by construction, so that no rate can depend on the sample.
 
 After an instance normalisation the mean over the pixels of a channel is 0, and that of softmaxed attention weights over
 the keys is one over their number.
@@ -37,7 +37,7 @@ class Constancy:
 
 
 def constancies(model: nn.Module, example: Example) -> dict[ContextualDropout, Constancy]:
-    """What is constant over the samples of an example, for all sites that pool and are not given a context.
+    """Find what is constant over the samples of an example, for all sites that pool and are not given a context.
 
     Call it inside :func:`~contextual_dropout.conversion.discovery.plainly`.
     """

@@ -137,7 +137,7 @@ def contextualize(
 
 
 def strip(model: Model) -> Model:
-    """Give the plain model back, exactly as it was converted but for what training changed in it.
+    """Return the plain model, exactly as it was before the conversion except for what training changed in it.
 
     Example:
         >>> model = contextualize(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1)))
@@ -189,7 +189,7 @@ def _per_layer(
 def _build(
     model: nn.Module, item: Item, settings: dict[str, Any], inputs: dict[nn.Module, Inputs], record: Conversion
 ) -> nn.Module:
-    """The site of an item, or several; nothing of the model is changed."""
+    """Build the site of an item, or several, without changing the model."""
     rate = {} if item.p is None else {"p": item.p}
     options = {"batch_dim": item.batch_dim} | rate | settings
     try:
@@ -229,7 +229,7 @@ def place(model: nn.Module, placement: Placement, name: str, aliases: tuple[str,
 
 
 def like(site: nn.Module, model: nn.Module) -> nn.Module:
-    """The site on the device and in the precision of the model."""
+    """Move a site to the device and the precision of the model."""
     parameter = next(model.parameters(), None)
     if parameter is None:
         return site
@@ -302,7 +302,7 @@ def _leave(model: nn.Module, record: Conversion, change: Change, reasons: dict[s
 
 
 class _Rehearsal(TorchFunctionMode):
-    """Notes which sites run and in which order, and dropout inside of fused attention."""
+    """A mode that notes which sites run, in which order, and dropout inside of fused attention."""
 
     def __init__(self) -> None:
         super().__init__()

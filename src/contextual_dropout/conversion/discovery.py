@@ -1,4 +1,4 @@
-"""What an example tells of a plain network: where it calls dropout as a function, at which widths it uses layers."""
+"""Running a plain network on an example to find where it calls dropout as a function and how wide its layers are."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ __all__ = [
     "plainly",
 ]
 
-#: Of an input, and the axis of its features where the layer before tells that.
 Shape = tuple[int, ...]
+#: The shapes of inputs, each with the axis of its features where the layer before tells it.
 Inputs = list[tuple[Shape, int | None]]
 
 
 def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
-    """The modules that call dropout as a function, and their calls; None without an example."""
+    """Find the modules that call dropout as a function, and their calls; None without an example."""
     if example is None:
         return None
     search = Search()
@@ -51,7 +51,7 @@ def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
 def find_inputs(
     model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, Found] | None
 ) -> dict[nn.Module, Inputs]:
-    """What a site at each of the modules would mask; and what the calls of dropout are in a second pass."""
+    """Find what a site at each of the modules would mask, and the calls of dropout in a second pass."""
     inputs: dict[nn.Module, Inputs] = defaultdict(list)
     if found is None:
         return inputs
@@ -78,7 +78,7 @@ def find_inputs(
 
 
 def arguments_of(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments and keywords of the call that an example stands for; tensors are copies, in which it may write."""
+    """The arguments and keywords of the call that an example describes; tensors are copies, in which it may write."""
     example = tree_map_only(Tensor, Tensor.clone, dict(example) if isinstance(example, Mapping) else example)
     if isinstance(example, dict):
         return (), example
@@ -98,7 +98,7 @@ def initialised_buffers(model: nn.Module) -> list[tuple[nn.Module, str]]:
 
 @contextmanager
 def buffers_kept(model: nn.Module) -> Iterator[None]:
-    """Put all buffers back at the end: what an example does to them is not the user's data."""
+    """Put all buffers back at the end: an example is not data to learn statistics from."""
     state = BufferState(initialised_buffers(model))
     try:
         yield
@@ -108,14 +108,14 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def plainly(model: nn.Module) -> Iterator[None]:
-    """In eval mode, without autograd and without fused paths; random generators and modes are as before after it."""
+    """Run the model in eval mode, without autograd and fused paths; generators and modes are put back at the end."""
     modes = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         devices = {parameter.device for parameter in model.parameters()}
         with eagerly(), preserved(devices), torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user hears them when the model runs for good
+            warnings.simplefilter("ignore")  # the user sees them when the model runs in earnest
             for module in modes:
                 module.training = False
             yield

@@ -15,9 +15,9 @@ from contextual_dropout.conversion.discovery import arguments_of
 
 __all__ = ["Axes", "Example", "is_mask"]
 
-#: Where the samples are: the axis for each leaf that has them.
+#: The axis of the samples for each leaf that has one.
 Axes = dict[int, int]
-#: So many guesses of where they are, at most.
+#: The most guesses of these axes.
 GUESSES = 8
 
 
@@ -35,7 +35,7 @@ class Example:
 
     @classmethod
     def of(cls, example: Any) -> Example:
-        """What the user gave: an input, a tuple of arguments or a dictionary of keywords."""
+        """Take apart what the user gave: an input, a tuple of arguments or a dictionary of keywords."""
         leaves, structure = tree_flatten(arguments_of(example))
         return cls(tuple(leaves), structure)
 
@@ -56,9 +56,9 @@ class Example:
         ]
 
     def guesses(self) -> Iterator[Axes]:
-        """Where the samples may be, the likeliest first: on the first axis of all tensors that agree on its size.
+        """Guess the axes of the samples, the likeliest first: the first axis of all tensors that agree on its size.
 
-        Then on that of the first of them alone, then on the second axis, as torch's sequence layers have it.
+        Then the first axis of the first of them alone, then the second axis, as torch's sequence layers have it.
         """
         return islice(self._guesses(), GUESSES)
 
@@ -75,7 +75,7 @@ class Example:
                     yield {first: axis}
 
     def of_samples(self, axes: Axes, samples: int, *, rolled: bool = False) -> Example:
-        """The example with this many samples, all different; those of a smaller number are the first of a larger.
+        """The example with this many different samples; a smaller number takes the first ones of a larger.
 
         Args:
             axes: where they are.
@@ -149,7 +149,7 @@ def _noisy(tensor: Tensor, seed: int) -> Tensor:
 
 
 def _other_tokens(tokens: Tensor, known: Tensor) -> Tensor:
-    """The next one of the tokens that are known to be valid in the place of each."""
+    """Each token replaced by the next one of those that are known to be valid."""
     values: Tensor = torch.unique(known)  # sorted
     if len(values) < 2:
         return torch.where(tokens > 0, tokens - 1, tokens + 1)

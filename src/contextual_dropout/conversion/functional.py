@@ -1,8 +1,8 @@
 """Dropout that is called as a function, ``F.dropout(x, p, self.training)``, as sites.
 
-There is no module that a site could take the place of: so a call is known by the module whose call is running, and by
-its number among the calls there. A module with such sites takes on a class that runs its own in a torch function mode,
-which hands the calls to the sites. Its parameters, attributes, hooks and forward stay as they are.
+No module is there that a site could replace: so a call is known by the module whose call is running, and by its number
+among the calls there. The class of a module with such sites is changed to one that runs the module in a torch function
+mode, which hands the calls to the sites. Its parameters, attributes, hooks and forward stay as they are.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class SitePerCall(nn.ModuleDict):
 
     @property
     def numbers(self) -> dict[int, str]:
-        """The names by the number of the call."""
+        """The names of the sites by the number of the call."""
         return {int(key.split("_")[1]): key for key in self}
 
     @property
     def calls(self) -> int:
-        """How many there are, those without a site included."""
+        """The number of calls, those without a site included."""
         return max(int(key.split("_")[3]) for key in self)
 
 
 def sites_for_calls(found: Found, options: dict[str, Any]) -> tuple[SitePerCall, dict[str, str]]:
-    """A site for each of the calls that can have one, and why others have none, by "call 1 of 2"."""
+    """Build a site for each call that can have one, and say why others have none, by "call 1 of 2"."""
     total = len(found.calls)
     if not found.stable:
         return SitePerCall(), {"calls": "their number or their rates are not the same each time: use nn.Dropout layers"}
@@ -74,19 +74,19 @@ def weights_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def attach_calls(module: nn.Module, sites: nn.Module) -> None:
-    """Let a module's calls of dropout go to sites."""
+    """Hand a module's calls of dropout to sites."""
     module.add_module(CHILD, sites)
     module.__class__ = _with_calls(type(module))
 
 
 def detach_calls(module: nn.Module) -> None:
-    """Undo it."""
+    """Undo :func:`attach_calls`."""
     delattr(module, CHILD)
     module.__class__ = cast("type[Calls]", type(module)).plain
 
 
 class _InPlaceOfCalls(TorchFunctionMode):
-    """While it is on, the calls of dropout in a module's call go to its sites."""
+    """A mode that hands the calls of dropout in a module's call to its sites."""
 
     def __init__(self, sites: SitePerCall) -> None:
         super().__init__()
@@ -114,11 +114,11 @@ class _InPlaceOfCalls(TorchFunctionMode):
         return masked_attention(site, Attended(weights, scores, scores))  # no site here reads the queries
 
     def check(self, module: nn.Module) -> None:
-        """Raise if the calls cannot be told apart by their numbers."""
+        """Raise if the number of calls is not that of the conversion."""
         if self.calls != self.sites.calls:
             raise RuntimeError(
                 f"{type(module).__name__} called dropout as a function {self.calls} times, {self.sites.calls} times "
-                f"when it was converted: which site is whose cannot be told. Leave it out with "
+                f"when it was converted, so that calls cannot be matched with sites. Leave it out with "
                 f"cd.contextualize(model, exclude={type(module).__name__}), or use nn.Dropout layers in it"
             )
 
@@ -143,7 +143,7 @@ def _call_with_sites(self: Calls, *args: Any, **kwargs: Any) -> Any:
 
 
 class Calls:
-    """Added to the class of a module with sites for its calls.
+    """A mixin for the class of a module with sites for its calls.
 
     The mode is on inside of ``__call__``, whatever that does in the module's class: activation checkpointing of
     ``transformers`` calls what is below it once more in the backward pass. ``torch.compile`` leaves the module as it
@@ -163,7 +163,7 @@ _CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
 
 
 def _with_calls(plain: type[nn.Module]) -> type[nn.Module]:
-    """A class like this one, also by its name, whose modules have sites for their calls."""
+    """A class like this one, with the same name, whose modules have sites for their calls."""
     if plain not in _CLASSES:
         named = {"__module__": plain.__module__, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
         metaclass: Any = type(plain)
@@ -173,7 +173,7 @@ def _with_calls(plain: type[nn.Module]) -> type[nn.Module]:
 
 
 def class_obstacle(module: nn.Module) -> str | None:
-    """Why a module cannot take on such a class."""
+    """The reason why a module's class cannot be changed to such a class, if there is one."""
     kind = type(module)
     if hasattr(kind, "__deepcopy__") or kind.__reduce__ is not object.__reduce__:  # copies would lose their sites
         return f"{kind.__name__} copies itself in its own way"

@@ -2,7 +2,7 @@
 
 The models call their attention by name, and apply its dropout as a function, where no module could be replaced. Here a
 name is registered for each model's own eager attention, run under a mode that gives the weights to the site at the
-place where that function would drop them. Scores, masks, position biases and what else a model does stay its own.
+place where that function would drop them. Scores, masks, position biases and all else stay the model's own.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["IMPLEMENTATION", "attention_drop_rate", "is_attention", "rate_holder", "remove_site", "use_site"]
 
-#: What a converted model's configuration has as its attention implementation.
+#: The attention implementation in a converted model's configuration.
 IMPLEMENTATION = "contextual_dropout"
-#: The attributes under which an attention module has its site and remembers the implementation that was used before.
+#: The attributes in which an attention module keeps its site and the implementation that was used before.
 SITE, BEFORE = "contextual_dropout", "contextual_dropout_before"
-#: Those for the hook that tells cross- from self-attention, and for what it found in the last call.
+#: The attributes for the hook that tells cross- from self-attention, and for its finding in the last call.
 HOOK, CROSS = "contextual_dropout_hook", "contextual_dropout_cross"
-#: What attention modules call a sequence to attend to that is not their own.
+#: The names that attention modules give a sequence to attend to that is not their own.
 OTHERS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
-#: Under which of these names attention modules, or else their configurations, have the rate of the dropout on the
-#: weights, as a number or in a dropout layer; that which may mean another dropout comes last.
+#: The names under which attention modules, or else their configurations, have the rate of the dropout on the weights,
+#: as a number or in a dropout layer; the name that may mean another dropout comes last.
 RATES = (
     *("attention_dropout", "attn_dropout", "attn_drop", "attention_probs_dropout_prob"),
     *("dropout_prob", "dropout_p", "dropout"),
@@ -46,7 +46,7 @@ def is_attention(module: nn.Module) -> bool:
 
 
 def attention_drop_rate(module: nn.Module) -> float | None:
-    """The rate of the dropout on the weights: 0 where there is none, None where it is under no name that we know."""
+    """The rate of the dropout on the weights: 0 where there is none, None where its name is unknown."""
     found = _rate(module)
     if found is not None:
         return float(getattr(found, "p", found))
@@ -60,7 +60,7 @@ def rate_holder(module: nn.Module) -> nn.Module | None:
 
 
 def _rate(module: nn.Module) -> Any:
-    """What the module's forward reads the rate from: a number, or a layer that has it."""
+    """The object from which the module's forward reads the rate: a number, or a layer that has it."""
     names = [name for name in RATES if name in _names_in_forward(module)]
     found = (getattr(holder, name, None) for name in names for holder in (module, module.config))
     return next((each for each in found if isinstance(getattr(each, "p", each), int | float)), None)
@@ -72,7 +72,7 @@ def _names_in_forward(module: nn.Module) -> tuple[str, ...]:
 
 
 def use_site(model: nn.Module, module: nn.Module, site: nn.Module) -> None:
-    """Let an attention module of a ``transformers`` model go through a site."""
+    """Send the attention weights of a module of a ``transformers`` model through a site."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
@@ -87,7 +87,7 @@ def use_site(model: nn.Module, module: nn.Module, site: nn.Module) -> None:
 
 
 def remove_site(model: nn.Module, module: nn.Module) -> None:
-    """Undo :func:`use_site`; the model has its old attention when the last site is gone."""
+    """Undo :func:`use_site`; the model gets its old attention back with the removal of the last site."""
     delattr(module, SITE)
     vars(module).pop(HOOK).remove()
     vars(module).pop(CROSS, None)
@@ -98,7 +98,7 @@ def remove_site(model: nn.Module, module: nn.Module) -> None:
 
 
 def _note_cross_attention(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Whether this call attends to another sequence: what the attention interface is given does not say."""
+    """Note whether this call attends to another sequence, which the attention interface is not given."""
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     vars(module)[CROSS] = any(given.get(name) is not None for name in OTHERS)
 
@@ -106,7 +106,7 @@ def _note_cross_attention(module: nn.Module, args: tuple[Any, ...], kwargs: dict
 def contextual_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """A model's own eager attention, with its dropout replaced by the module's site if it has one.
+    """Run a model's own eager attention, with its dropout replaced by the module's site if it has one.
 
     Args:
         module: the attention module that calls.
@@ -128,14 +128,14 @@ def contextual_attention(
         result = eager(module, query, key, value, attention_mask, **options)
     if not mode.calls:
         raise RuntimeError(
-            f"the eager attention of {type(module).__name__} calls no dropout that a site could take the place of: "
+            f"the eager attention of {type(module).__name__} calls no dropout that a site could replace: "
             f"leave it out with cd.contextualize(model, exclude={type(module).__name__})"
         )
     return result
 
 
 class _InPlaceOfDropout(TorchFunctionMode):
-    """While it is on, ``F.dropout`` on the last softmax's output is a site."""
+    """A mode that replaces ``F.dropout`` on the last softmax's output by a site."""
 
     def __init__(self, site: ContextualDropout, queries: Tensor, padded: Tensor | None, masked: bool) -> None:
         super().__init__()

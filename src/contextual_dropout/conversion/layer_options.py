@@ -1,4 +1,4 @@
-"""The options of every layer: what the user chose, and what follows from how the network is built."""
+"""The options of every layer: the user's choice, and the consequences of how the network is built."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Positions = Literal["own", "pooled"]
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """How the sites of one layer are to be built.
+    """The options with which the sites of one layer are built.
 
     Attributes:
         build: options of its sites, as long as no example says otherwise.
-        positions: whether these are to be its own or pooled; None where only an example can tell.
+        positions: whether positions have their own rates or are pooled; None where only an example can tell.
         doubtful: whether they are pooled though the layer may belong to a causal part.
         unseen: whether nothing in the network's construction tells.
         chosen: the names of the options that the user gave.
@@ -38,14 +38,14 @@ class LayerOptions:
 
 
 def layer_options(model: nn.Module, settings_of: Mapping[str, Mapping[str, Any]]) -> dict[str, LayerOptions]:
-    """Complete what the user chose for each layer, by the layers' names."""
+    """Complete the user's options for each layer, by the layers' names."""
     causal = causal_by_construction(model, settings_of)
     result: dict[str, LayerOptions] = {}
     for name, settings in settings_of.items():
         build = {key: value for key, value in settings.items() if key != "positions"}
         positions: Positions | None = _checked(settings.get("positions"))
         if positions is None and ("batch_dim" in build or build.get("encoder") == "global"):
-            positions = "pooled"  # the user has chosen the axes, or nothing is read that could come later
+            positions = "pooled"  # the user has chosen the axes, or nothing that could come later is read
         doubtful = positions is None and causal[name] == "unknown"
         if positions is None and causal[name] == "causal":
             positions = "own"

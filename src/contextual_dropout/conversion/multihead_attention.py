@@ -17,7 +17,7 @@ __all__ = ["ContextualMultiheadAttention"]
 class ContextualMultiheadAttention(nn.MultiheadAttention):
     """:class:`torch.nn.MultiheadAttention` with a site on the softmaxed weights, one keep probability per head.
 
-    A converted module takes this class on; its parameters, their names and its interface stay as they are.
+    A converted module gets this class; its parameters, their names and its interface stay as they are.
     """
 
     contextual_dropout: ContextualDropout
@@ -33,7 +33,7 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """See :class:`torch.nn.MultiheadAttention`; the returned weights are those before dropout."""
+        """Attend as :class:`torch.nn.MultiheadAttention` does; the returned weights are those before dropout."""
         if is_causal and attn_mask is None:
             raise ValueError("is_causal=True is a hint about attn_mask, which is missing: give the causal mask itself")
         batched, swapped = query.ndim == 3, query.ndim == 3 and not self.batch_first
@@ -72,7 +72,7 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
 
 
 def _padding(mask: Tensor | None) -> Tensor | None:
-    """Which keys are padding, (B, N_K). ``nn.TransformerEncoder`` makes an additive mask of a boolean one."""
+    """True for keys that are padding, (B, N_K). ``nn.TransformerEncoder`` makes an additive mask of a boolean one."""
     return mask if mask is None or mask.dtype is torch.bool else mask == -math.inf
 
 

@@ -1,4 +1,4 @@
-"""What the sites of a network are given in one pass of the plain network, in which no site does anything."""
+"""Observing the inputs of a network's sites in a pass of the plain network, in which no site does anything."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from contextual_dropout.replay.own_state import OwnState
 
 __all__ = ["Observation", "Summary", "observe", "outputs"]
 
-#: What is kept of a site's input: big ones are not.
+#: Maps a site and its input to what is kept of it, since inputs may be big.
 Keep = Callable[[ContextualDropout, Tensor, Tensor | None], Any]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The shape of a tensor, and what tells whether entries of an axis have changed.
+    """The shape of a tensor, and projections that show whether entries of an axis have changed.
 
     Attributes:
         shape: of the tensor.
@@ -63,13 +63,13 @@ def _direction(size: int, place: int) -> Tensor:
 
 @dataclass
 class Observation:
-    """One pass.
+    """Notes on one pass.
 
     Attributes:
         calls: for each site what was kept of its calls, in their order.
         features: for each site the axis of the features in each call, where the layer before it tells that.
         outputs: summaries of the tensors that the network returned.
-        sequences: what torch's own sequence layers were given, and which axis they take for the samples'.
+        sequences: the inputs of torch's own sequence layers, and the axis that these take for the samples'.
         attends: whether attention was seen, in which several positions look at one another.
         causal: whether some was seen in which no position looks at a later one.
     """
@@ -119,7 +119,7 @@ def outputs(model: nn.Module, example: Example) -> list[Summary]:
 
 @contextmanager
 def _handing_on(site: ContextualDropout, seen: Observation, keep: Keep, before: LayerBefore) -> Iterator[None]:
-    """The site does nothing but note what it is given, whatever its options and however it is called."""
+    """Let a site only note its input and return it, whatever its options and however it is called."""
 
     def forward(u: Tensor, context: Tensor | None = None) -> Tensor:
         seen.calls.setdefault(site, []).append(keep(site, u, context))

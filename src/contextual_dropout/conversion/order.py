@@ -1,4 +1,4 @@
-"""In which order outputs depend on inputs: what moves where when one end of an axis changes."""
+"""Finding the order in which outputs depend on inputs: what moves where when one end of an axis changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOVED = 1e-6
 
 
 def moved(before: Summary, after: Summary, axis: int, threshold: float = MOVED) -> Tensor:
-    """Which entries along an axis are not as before, (size,); all where the shape is not."""
+    """True for entries along an axis that have changed, (size,); for all where the shape has changed."""
     old = before.entries[axis]
     if before.shape != after.shape:
         return torch.ones(len(old), dtype=torch.bool)
@@ -24,7 +24,7 @@ def moved(before: Summary, after: Summary, axis: int, threshold: float = MOVED) 
 
 
 def first_moved(before: Summary, after: Summary, axis: int = 0) -> int | None:
-    """The first entry along an axis that is not as before; 0 where the shape is not."""
+    """The first entry along an axis that has changed; 0 where the shape has changed."""
     entries = moved(before, after, axis).nonzero()
     return int(entries[0]) if len(entries) else None
 
@@ -33,7 +33,7 @@ def later_axis(pairs: Mapping[int, tuple[Summary, Summary]], length: int) -> int
     """The axis along which nothing moves before the place where the input changes.
 
     Args:
-        pairs: a tensor before and after the change, by the place from which on the input is another.
+        pairs: a tensor before and after the change, by the place from which on the input differs.
         length: of the input's axis.
     """
     (before, _), *_ = pairs.values()
@@ -45,7 +45,7 @@ def later_axis(pairs: Mapping[int, tuple[Summary, Summary]], length: int) -> int
 
 
 def later_axes(before: Sequence[Summary], after: Mapping[int, Sequence[Summary]], length: int) -> dict[int, int]:
-    """That axis of each output that moves at all and has one, by the outputs' numbers."""
+    """The axis of :func:`later_axis` for each output that moves at all and has one, by the outputs' numbers."""
     found: dict[int, int] = {}
     for i, summary in enumerate(before):
         pairs = {start: (summary, outputs[i]) for start, outputs in after.items() if i < len(outputs)}

@@ -1,6 +1,6 @@
-"""The ways in which a site gets into a model: each can say what it needs, attach and detach.
+"""The ways to put a site into a model: each can build, attach and detach it.
 
-No way renames a parameter of the base model, and each is undone exactly.
+None of them renames a parameter of the base model, and each can be undone exactly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
     "restore_fused_paths",
 ]
 
-#: The attribute of a site under which it keeps the layer in whose place it is.
+#: The attribute of a site that holds the layer which it replaces.
 REPLACED = "_contextual_dropout_replaced"
 #: Axis of the channels, counted from the end so that inputs without a batch axis work too.
 CHANNEL_AXIS: dict[type[nn.Module], int] = {
@@ -49,7 +49,7 @@ CHANNEL_AXIS: dict[type[nn.Module], int] = {
     nn.Dropout3d: -4,
     nn.FeatureAlphaDropout: 1,
 }
-#: The plain class of a recurrent network and the one that it takes on.
+#: The plain class of a recurrent network and the class that replaces it.
 RECURRENT: dict[type[nn.Module], type[nn.Module]] = {
     nn.LSTM: ContextualLSTM,
     nn.GRU: ContextualGRU,
@@ -60,7 +60,7 @@ CONVOLUTIONS = {
     **dict.fromkeys((nn.Conv2d, nn.ConvTranspose2d), -3),
     **dict.fromkeys((nn.Conv3d, nn.ConvTranspose3d), -4),
 }
-#: What a module keeps for the hooks on its calls, and on its state dict.
+#: The attributes in which a module keeps the hooks on its calls, and on its state dict.
 CALL_HOOKS = (
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
@@ -80,18 +80,18 @@ STATE_HOOKS = (
 
 
 class Placement(Protocol):
-    """One way."""
+    """One way to put a site into a model."""
 
     kind: str
 
     def build(self, module: nn.Module, options: dict[str, Any]) -> nn.Module:
-        """The site, or sites, for this module."""
+        """Build the site, or sites, for this module."""
 
     def attach(self, model: nn.Module, name: str, site: nn.Module) -> None:
         """Make the model use the site at the module called ``name``."""
 
     def detach(self, model: nn.Module, name: str) -> None:
-        """Undo it."""
+        """Undo :meth:`attach`."""
 
 
 def _site(features: int | None, options: dict[str, Any], **fixed: Any) -> ContextualDropout:
@@ -102,9 +102,9 @@ def _site(features: int | None, options: dict[str, Any], **fixed: Any) -> Contex
 
 
 class InPlaceOf:
-    """In the place of a dropout layer (or any layer without parameters), whose features the first input tells.
+    """A site in the place of a dropout layer (or any layer without parameters), whose features the first input tells.
 
-    The two share the hooks on their calls: what the user registers or removes, before or later, holds for both.
+    The two share the hooks on their calls: a hook that is registered or removed, before or later, counts for both.
     """
 
     kind = "in place of"
@@ -132,7 +132,7 @@ class InPlaceOf:
 
 
 class After:
-    """On the output of a layer: a forward hook, so that the layer's own parameters keep their names."""
+    """A site on the output of a layer: a forward hook, so that the layer's own parameters keep their names."""
 
     kind = "after"
 
@@ -160,7 +160,7 @@ class After:
 
 
 class Attention:
-    """On the softmaxed weights of an ``nn.MultiheadAttention``."""
+    """A site on the softmaxed weights of an ``nn.MultiheadAttention``."""
 
     kind = "on the weights of"
 
@@ -186,7 +186,7 @@ class Attention:
 
 
 class InterfaceAttention:
-    """On the softmaxed weights of an attention module of a Hugging Face model."""
+    """A site on the softmaxed weights of an attention module of a Hugging Face model."""
 
     kind = "on the attention weights of"
 
@@ -205,7 +205,7 @@ class InterfaceAttention:
 
 
 class Between:
-    """Between the layers of a stacked LSTM, GRU or RNN."""
+    """Sites between the layers of a stacked LSTM, GRU or RNN."""
 
     kind = "between the layers of"
 
@@ -232,7 +232,7 @@ class Between:
 
 
 class InPlaceOfCalls:
-    """In the place of dropout that a module calls as a function; see :mod:`~contextual_dropout.conversion.functional`.
+    """Sites for dropout that a module calls as a function; see :mod:`~contextual_dropout.conversion.functional`.
 
     Args:
         found: the calls.
@@ -261,7 +261,7 @@ PLACEMENTS = {placement.kind: placement for placement in _ALL}
 
 
 def assembled(change: Change, sites: list[ContextualDropout]) -> nn.Module:
-    """What a placement attaches: the site of a change, or its sites put together as their names say."""
+    """Assemble what a placement attaches: the site of a change, or its sites put together as their names say."""
     prefix = change.name if change.kind == InPlaceOf.kind else f"{change.name}.{CHILD}" if change.name else CHILD
     tails = [name[len(prefix) :].lstrip(".") for name in change.sites]
     if change.kind == Between.kind:
@@ -285,12 +285,12 @@ def ancestors_of(model: nn.Module, name: str) -> list[nn.Module]:
 
 
 def has_state_hooks(module: nn.Module) -> bool:
-    """Whether hooks on its state dict, which a site has no use for, would be lost with the module."""
+    """Whether a module has hooks on its state dict, which would be lost if a site replaced it."""
     return any(vars(module).get(name) for name in STATE_HOOKS)
 
 
 def name_taken(module: nn.Module, placement: Placement) -> str | None:
-    """Why a site cannot live inside a module: something else has its name there."""
+    """The reason why a site cannot be inside a module, if something else has its name there."""
     if placement is InPlaceOf or not hasattr(module, CHILD):
         return None
     return f"it has an attribute {CHILD!r} of its own, which is where its site would be: rename that to convert it"
@@ -313,18 +313,18 @@ def _mask_output(module: nn.Module, inputs: Any, output: Any) -> Any:
 
 
 def _keep_out_of_fused_path(module: nn.Module, inputs: Any, output: Any) -> None:
-    """A hook that does nothing but be there: torch then does not use its fused encoder layer, where no site acts."""
+    """Do nothing: the presence of a hook keeps torch from its fused encoder layer, where no site acts."""
 
 
 def _block_fused_paths(model: nn.Module, name: str, module: nn.Module) -> None:
-    """Inside a transformer encoder, evaluation without autograd must go through the modules."""
+    """Keep torch from the fused paths of transformer encoders, so that evaluation goes through the modules."""
     if any(isinstance(ancestor, nn.TransformerEncoderLayer) for ancestor in ancestors_of(model, name)):
         module.register_forward_hook(_keep_out_of_fused_path)
     _block_nesting(model, name)
 
 
 def _block_nesting(model: nn.Module, name: str) -> None:
-    """Sites cannot mask the nested tensors that a transformer encoder makes of padded batches."""
+    """Keep a transformer encoder from making nested tensors of padded batches, which sites cannot mask."""
     for ancestor in ancestors_of(model, name):
         if isinstance(ancestor, nn.TransformerEncoder) and ancestor.use_nested_tensor:
             vars(ancestor)["use_nested_tensor"] = False
@@ -332,7 +332,7 @@ def _block_nesting(model: nn.Module, name: str) -> None:
 
 
 def restore_fused_paths(model: nn.Module) -> None:
-    """Undo what sites needed of transformer encoders."""
+    """Undo the changes of transformer encoders that sites needed."""
     for module in model.modules():
         if vars(module).pop("contextual_dropout_unnested", False):
             vars(module)["use_nested_tensor"] = True

@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be changed, and what will not and why."""
+    """The changes to be made, and what will be left and why."""
 
     items: list[Item]
     left: dict[str, str]
@@ -76,14 +76,14 @@ def make_plan(
     p: float | None,
     found: Mapping[nn.Module, Found] | None = None,
 ) -> Plan:
-    """Go through the model once.
+    """Go through the model once and decide.
 
     Args:
         model: to be converted.
         replace: which dropout to replace.
         after: behind which layers to put a site.
         exclude: what to leave alone.
-        p: initial drop rate; by default that of the dropout.
+        p: initial drop rate; by default that of the replaced dropout.
         found: modules that call dropout as a function.
 
     Raises:
@@ -126,27 +126,27 @@ def make_plan(
 
 
 def _rate(module: nn.Module, placement: Placement) -> float | None:
-    """The initial drop rate of a module's site by default; None where it is not known, or the calls have their own."""
+    """The default of the initial drop rate of a module's site; None if it is unknown, or the calls have their own."""
     if isinstance(placement, InPlaceOfCalls):
         return None
     return 0.2 if placement is After else drop_rate(module)
 
 
 def _rate_holders(model: nn.Module) -> dict[nn.Module, nn.Module]:
-    """Attention modules whose rate is kept in a dropout layer that is never called, and that layer."""
+    """Attention modules that keep their rate in a dropout layer that is never called, with that layer."""
     found = {each: hugging_face.rate_holder(each) for each in model.modules() if hugging_face.is_attention(each)}
     return {attention: holder for attention, holder in found.items() if holder is not None}
 
 
 def _holder_selected(name: str, module: nn.Module, held: dict[nn.Module, nn.Module], selected: Predicate) -> bool:
-    """Whether the layer was selected that keeps the rate of an attention module: that means the module's dropout."""
+    """Whether the layer with the rate of an attention module was selected, which means the module's own dropout."""
     return module in held and any(
         selected(f"{name}.{child}", layer) for child, layer in module.named_children() if layer is held[module]
     )
 
 
 def _modules(model: nn.Module, excluded: Predicate) -> Iterator[tuple[str, tuple[str, ...], nn.Module]]:
-    """Every module once, with all its names, but for those excluded under any name and what is inside them."""
+    """Every module once, with all its names, except those excluded under any name and what is inside them."""
     names: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         names.setdefault(module, []).append(name)
@@ -172,7 +172,7 @@ def _replacement(name: str, module: nn.Module) -> Placement:
 
 
 def batch_axis(model: nn.Module, name: str) -> int:
-    """Where the samples are in what a module returns: on the second axis in networks built with batch_first=False."""
+    """The axis of the samples in a module's output: the second in networks built with batch_first=False."""
     for module in reversed([*ancestors_of(model, name), model.get_submodule(name)]):
         if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
             return 0 if module.self_attn.batch_first else 1
@@ -188,7 +188,7 @@ def _obstacle(module: nn.Module, placement: Placement, rate: float | None) -> st
         reason = class_obstacle(module)  # and each of the calls may have one
         return reason and f"it calls F.dropout, but {reason}: use nn.Dropout layers to convert it"
     if rate is None:
-        return "its drop rate is under no name that we know; give p= to convert it"
+        return "the name of its drop rate is unknown; give p= to convert it"
     if placement is Attention and type(module) is not nn.MultiheadAttention:
         return f"{type(module).__name__} computes its attention in its own way"
     if placement is Attention and getattr(module, "bias_k", None) is not None:
@@ -211,7 +211,7 @@ def _obstacle(module: nn.Module, placement: Placement, rate: float | None) -> st
 
 
 def nothing_matched(model: nn.Module, left: dict[str, Any]) -> str:
-    """What to say when there is no layer to convert."""
+    """The message for a model without a layer to convert."""
     lines = ["nothing in the model was selected for contextual dropout."]
     lines += [f"  {name}: {reason}" for name, reason in left.items()]
     layers = [

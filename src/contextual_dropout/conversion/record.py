@@ -1,7 +1,7 @@
-"""What was done to a model, read from the marks that every placed site leaves where it sits.
+"""The record of a conversion, read from the marks that every placed site leaves at its module.
 
 The marks are in the modules that were changed, not on the model that was given to ``cd.contextualize``: so the record
-is found from any model around it or inside of it, whatever wrapped or unwrapped the network since.
+is found from any model around it or inside of it, however the network was wrapped or unwrapped since.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-#: The attribute under which a site lives inside a module.
+#: The attribute of a module that holds its site.
 CHILD = "contextual_dropout"
 
 
@@ -59,7 +59,7 @@ class Change:
 
 @dataclass
 class Conversion:
-    """What was changed, what was left and why, in which order the sites run where that is known, and what to know.
+    """The record of a conversion: changes, what was left and why, the order of the sites where it is known, and notes.
 
     Its text is a small table.
     """
@@ -78,7 +78,7 @@ class Conversion:
         return "\n".join([head, *(f"  {name:<{width}}  {text}" for name, text in rows)])
 
 
-#: The attribute of a module that has a mark. What counts is that its value is one: names can be anybody's.
+#: The attribute of a module that holds its mark. Its value must be a :class:`Mark`: others may use the name too.
 MARK = "_contextual_dropout_mark"
 
 
@@ -134,7 +134,7 @@ def conversions(model: nn.Module) -> dict[str, Conversion]:
 
 
 def conversion_of(model: nn.Module) -> Conversion:
-    """What ``cd.contextualize`` did to a model, or to what is inside of it; prints as a small table."""
+    """The record of what ``cd.contextualize`` did to a model or to parts of it; prints as a small table."""
     parts = conversions(model)
     if not parts:
         raise ValueError("the model was not converted by cd.contextualize")
@@ -159,12 +159,12 @@ def sites(model: nn.Module) -> dict[str, ContextualDropout]:
 
 
 def join(part: str, name: str) -> str:
-    """The name inside a model of what a part of it calls ``name``."""
+    """The name in a model of the module that a part of it calls ``name``."""
     return f"{part}.{name}" if part and name else part or name
 
 
 def _relative(group: list[tuple[Mark, list[str]]]) -> tuple[str, Conversion]:
-    """The part of the model that was converted then, and the record in the names that this part has."""
+    """The part of the model that was converted, and the record with the names inside that part."""
     record, prefixes = group[0][0].record, _prefixes(group)
     if prefixes is None:  # modules were moved about: what is left of the record are the changes
         return "", Conversion([_renamed(made.change, names[0], names[1:]) for made, names in group])
@@ -182,7 +182,7 @@ def _relative(group: list[tuple[Mark, list[str]]]) -> tuple[str, Conversion]:
 
 
 def _prefixes(group: list[tuple[Mark, list[str]]]) -> tuple[str, str] | None:
-    """What all names have before them now (a wrapper's name) and had then (that of what was unwrapped)."""
+    """The prefix of all names now (a wrapper's name), and at the conversion (the name of what was unwrapped)."""
     differences = {_difference(now, made.change.name) for made, names in group for now in names}
     for part, outside in sorted(differences, key=lambda pair: (len(pair[1]), len(pair[0]))):
         if all(
@@ -211,7 +211,7 @@ def _cut(name: str, prefix: str) -> str:
 
 
 def _renamed(change: Change, name: str, names: list[str]) -> Change:
-    """A change of which the module is called otherwise now; ``names`` are all that it has."""
+    """A change whose module has another name now; ``names`` are all of its names."""
     sites = tuple(join(name, _cut(site, change.name)) for site in change.sites)
     return replace(change, name=name, sites=sites, aliases=tuple(other for other in names if other != name))
 

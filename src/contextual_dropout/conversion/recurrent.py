@@ -24,13 +24,13 @@ def between_layers(module: nn.RNNBase) -> int:
 class _Layered(nn.RNNBase):
     """Runs layer by layer; ``contextual_dropout[l]`` acts on what layer l hands to layer l + 1.
 
-    A converted module takes one of the classes below on; its parameters and their names stay as they are.
+    A converted module gets one of the classes below; its parameters and their names stay as they are.
     """
 
     contextual_dropout: nn.ModuleList
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """See the torch class; ``input`` is a tensor or a packed sequence."""
+        """Run as the torch class does; ``input`` is a tensor or a packed sequence."""
         finals = []
         for layer in range(self.num_layers):
             if layer > 0:
@@ -78,7 +78,7 @@ class _Layered(nn.RNNBase):
         return pack_padded_sequence(site(padded, context=context), lengths, self.batch_first, enforce_sorted=in_order)
 
     def _pooled(self, steps: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
-        """What the encoder reads of real steps, not of padding."""
+        """The encoder's context: the mean over real steps, not over padding."""
         steps = steps if self.batch_first else steps.transpose(0, 1)
         padding = torch.arange(steps.shape[1], device=steps.device) >= lengths.to(steps.device).unsqueeze(-1)
         return pooled_positions(steps, padding, pooling)

@@ -1,6 +1,6 @@
-"""Only the sites, in a file of their own: safetensors, with what is needed to rebuild them. No pickle.
+"""Saving the sites alone, in a safetensors file with what is needed to rebuild them. No pickle.
 
-Nothing that a file says of itself is used before it is checked.
+The metadata of a file is validated before it is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from contextual_dropout.replay.distributed import refuse_wrapped
 __all__ = ["FORMAT", "OLDER", "build_site", "load_sites", "read_sites", "save_sites"]
 
 
-#: What wrappers (``DataParallel``, ``DistributedDataParallel``, ``AveragedModel``, ``torch.compile``) call the network.
+#: The network's name in ``DataParallel``, ``DistributedDataParallel`` and ``AveragedModel``, and in ``torch.compile``.
 _WRAPPED = ("module", "_orig_mod")
 
 
@@ -48,7 +48,7 @@ def save_sites(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write phi and eta, and how the sites sit in the model, to a safetensors file.
 
     The whole of the model or only parts of it may have been converted. A wrapper around it (``DataParallel``, for
-    instance) leaves no trace in the file. The file is complete or not there: it is written elsewhere in its folder and
+    instance) leaves no trace in the file. The file is complete or absent: it is written elsewhere in its folder and
     then moved, so that several processes may save to the same path at once.
     """
     model = _unwrapped(model)
@@ -75,14 +75,14 @@ def load_sites(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
 
     Args:
         model: of the same architecture as the saved one, with or without its sites; wrapped or not.
-        path: what :func:`save_sites` wrote.
+        path: a file of :func:`save_sites`.
 
     Returns:
         The model, changed in place.
 
     Raises:
-        ValueError: the file is not one of ours, or does not fit the model; the layers are named, and the model is as
-            before.
+        ValueError: the file was not written by :func:`save_sites`, or does not fit the model; the layers are named,
+            and the model is as before.
     """
     saved, parts, tensors = read_sites(path)
     rebuilt = not sites(model)
@@ -113,13 +113,13 @@ def _levels(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """What was converted itself, or the network inside of all wrappers."""
+    """The converted network itself, or else the network inside of all wrappers."""
     levels = list(_levels(model))
     return next((level for level in levels if "" in conversions(level)), levels[-1])
 
 
 def _base_for(model: nn.Module, parts: dict[str, list[Change]]) -> nn.Module:
-    """The plain model that a file fits by its names: the one that was given, or what it wraps."""
+    """The plain model that a file fits by its names: the given one, or the one that it wraps."""
     layers = {join(part, change.name) for part, changes in parts.items() for change in changes}
     levels = list(_levels(model))
     return next((level for level in levels if layers <= dict(level.named_modules()).keys()), levels[-1])
@@ -145,10 +145,10 @@ def _rebuild(
     tensors: dict[str, Tensor],
     path: str | os.PathLike[str],
 ) -> None:
-    """Put sites where the file says, with the options that it says, if the layers there are the right ones."""
+    """Put the sites of the file at their layers, with their options, if these layers fit."""
     if not parts:
         raise ValueError(
-            f"{path} is of a model that was not converted by cd.contextualize: build this one's sites first"
+            f"{path} is of a model that was not converted by cd.contextualize: build this model's sites first"
         )
     modules = dict(model.named_modules(remove_duplicate=False))
     pairs = [(part, change) for part, changes in parts.items() for change in changes]
@@ -171,7 +171,7 @@ def _rebuild(
 
 
 def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: dict[str, dict[str, Any]]) -> list[str]:
-    """What speaks against putting sites at the layer of a change."""
+    """The reasons against putting sites at the layer of a change."""
     layer, wanted_sites = join(part, change.name), [join(part, name) for name in change.sites]
     if change.kind not in PLACEMENTS or any(name not in saved for name in wanted_sites) or not wanted_sites:
         return [f"{layer}: the file does not say what is to be put there"]
@@ -226,14 +226,14 @@ def _compare(
 
 
 FORMAT = "contextual-dropout sites 1"
-#: The options that older files do not name, as sites had them then.
+#: The options that older files do not name, with the values that sites had then.
 OLDER: dict[str, Any] = {"folded": False, "pooling": "mean"}
 
 
 def read_sites(
     path: str | os.PathLike[str],
 ) -> tuple[dict[str, dict[str, Any]], dict[str, list[Change]], dict[str, Tensor]]:
-    """Configurations by site, changes by converted part, and tensors of a file."""
+    """Read a file: configurations by site, changes by converted part, and tensors."""
     try:
         with safetensors.safe_open(path, "pt") as file:
             description = json.loads((file.metadata() or {}).get("contextual_dropout", "{}"))
@@ -259,12 +259,12 @@ def read_sites(
 
 
 def _as_now(name: str, tensor: Tensor) -> Tensor:
-    """Priors were scalars once."""
+    """Give the prior of an older file, a scalar, the shape that it has now."""
     return tensor.reshape(1) if name.endswith("prior_logit") and tensor.ndim == 0 else tensor
 
 
 def _change(entry: dict[str, Any]) -> tuple[str, Change]:
-    """A converted part, and what was done to a module of it."""
+    """Read an entry: the name of a converted part, and the change of a module in it."""
     names = tuple(entry["sites"]), tuple(entry["aliases"])
     part, change = entry.get("part", ""), Change(entry["name"], entry["kind"], str(entry["module"]), *names)
     if not all(isinstance(text, str) for text in (part, change.name, change.kind, *change.sites, *change.aliases)):
@@ -275,7 +275,7 @@ def _change(entry: dict[str, Any]) -> tuple[str, Change]:
 def build_site(
     name: str, config: dict[str, Any], tensors: dict[str, Tensor], path: str | os.PathLike[str]
 ) -> ContextualDropout:
-    """A site with the options of a file; it takes memory only if the file has tensors of its sizes."""
+    """Build a site with the options of a file; it takes memory only if the file has tensors of its sizes."""
     try:
         with torch.device("meta"):
             wanted = ContextualDropout(**config).state_dict()

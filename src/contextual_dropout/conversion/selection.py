@@ -1,4 +1,4 @@
-"""Which modules of a model are meant: by type, by name, by regular expression or by predicate."""
+"""Selecting modules of a model by type, by name, by regular expression or by predicate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Selector = type[nn.Module] | str | re.Pattern[str] | Predicate | Iterable["Selec
 
 
 def matcher(selector: Selector | None) -> Predicate:
-    r"""A predicate for whatever way of choosing was used; ``None`` chooses nothing.
+    r"""Make a predicate of any kind of selector; ``None`` selects nothing.
 
     Example:
         >>> is_head, layer = matcher(["head", nn.Conv2d]), nn.Linear(1, 1)

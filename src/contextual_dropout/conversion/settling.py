@@ -1,4 +1,4 @@
-"""Settling what an example tells of each site: where its samples are, whether positions are its own, what it pools."""
+"""Settling the options of sites by an example: the axis of the samples, rates for each position or not, pooling."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 __all__ = ["Settled", "adjust", "is_on_weights", "remarks_on", "settle", "settle_features"]
 
 SEQUENCE_CONVOLUTIONS = (nn.Conv1d, nn.ConvTranspose1d)
-#: What is not taken from a newly built site.
+#: The attributes that are not taken from a newly built site.
 KEPT = {*CALL_HOOKS, *STATE_HOOKS, "training", "sampling"}
 
 
 @dataclass
 class Settled:
-    """What an example told.
+    """The findings of an example.
 
     Attributes:
         reasons: why sites cannot stay, by their names.
         constant: sites whose context is the same for every sample, by their names.
         samples_known: whether the network runs with another number of samples.
-        causality_known: whether it could be told what is causal.
+        causality_known: whether it was found what is causal.
         repeatable: whether two passes on the same input are the same.
-        example: what was run: the one that was given, with three samples where it can have them.
-        samples: the axis of the samples in each leaf of it that has one.
+        example: the one that was run: as given, with three samples where it can have them.
+        samples: the axis of the samples in each leaf of the example that has one.
         pooling: the names of the sites that pool over something.
-        leaks: what sees more than in the plain network, by the names of the sites through which it does.
+        leaks: remarks on outputs that depend on more than in the plain network, by the names of the sites responsible.
     """
 
     example: Example
@@ -62,7 +62,7 @@ def settle(
     example: Any,
     layers: Mapping[str, LayerOptions],
 ) -> Settled:
-    """Give sites that have not been used yet the axes and the pooling that an example tells.
+    """Give sites that have not been used yet the axes and the pooling that an example shows.
 
     Args:
         model: with these sites in it.
@@ -160,7 +160,7 @@ def _is_open(site: nn.Module) -> bool:
 
 
 def settle_features(site: nn.Module, inputs: Inputs) -> None:
-    """Give a site the axis of its features where the layer before it tells another one than the shape would."""
+    """Give a site the axis of its features where the layer before it tells another one than the shape suggests."""
     axes, lengths = {axis for _, axis in inputs}, {len(shape) for shape, _ in inputs}
     if not isinstance(site, LazyContextualDropout) or not _is_open(site) or len(axes) != 1 or len(lengths) != 1:
         return
@@ -171,7 +171,7 @@ def settle_features(site: nn.Module, inputs: Inputs) -> None:
 
 
 def is_on_weights(model: nn.Module, name: str) -> bool:
-    """Whether a site masks attention weights and is told more about them than its input."""
+    """Whether a site masks attention weights and is given a context besides."""
     parent = model.get_submodule(name.rpartition(".")[0])
     own = name.rpartition(".")[2]
     if isinstance(parent, SitePerCall):
@@ -181,7 +181,7 @@ def is_on_weights(model: nn.Module, name: str) -> bool:
 
 
 def _settle_pooling(site: ContextualDropout, found: Constancy, layer: LayerOptions) -> bool:
-    """Let a site read deviations where means are the same for all samples; whether that does not help either."""
+    """Let a site read deviations where means are the same for all samples; True if these are the same too."""
     if not found.mean:
         return False
     if found.deviation or "pooling" in layer.chosen:
@@ -191,7 +191,7 @@ def _settle_pooling(site: ContextualDropout, found: Constancy, layer: LayerOptio
 
 
 def adjust(site: ContextualDropout, options: Mapping[str, Any]) -> None:
-    """Build a site that has not been used yet again with other options, in its place and with its hooks."""
+    """Rebuild a site that has not been used yet with other options, as the same object and with its hooks."""
     changed = {key: value for key, value in options.items() if site.config.get(key) != _plain(value)}
     lazy = isinstance(site, LazyContextualDropout)
     if not changed and not (lazy and site._positions_are_open):
@@ -214,13 +214,13 @@ def _plain(value: Any) -> Any:
 def remarks_on(
     model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions], told: Settled | None
 ) -> list[str]:
-    """Note what the user should know about a conversion, and return what must not go unread.
+    """Note what the user should know about a conversion, and return what deserves a warning.
 
     Args:
         model: converted.
         record: of the conversion, which gets the notes.
         layers: the options of all layers, by their names.
-        told: what the example said, if there was one.
+        told: the findings of the example, if there was one.
     """
     _guard_attention(model, record, layers)
     loud: dict[str, str] = dict(told.leaks) if told is not None else {}
@@ -241,14 +241,14 @@ def remarks_on(
         if random:
             missing += ", since two passes on it differ (the network has a generator or a memory of its own)"
         loud["(positions)"] = (
-            f"whether the network is causal cannot be told {missing}, and sites pool over all positions, later ones "
+            f"whether the network is causal is unknown {missing}, and sites pool over all positions, later ones "
             f"too, in {_some(doubtful)}: give example= a sequence with its mask, or choose positions='own' or 'pooled'"
         )
     guessed = [change.name for change in record.changes if told is None and _is_guess(model, change)]
     if guessed:
         loud["(features)"] = (
             "whether the features are on the last axis, as of tokens (B, T, C), or on the second, as behind nn.Conv1d, "
-            f"cannot be told without an example in {_some(guessed)}: the last one is taken. Give example= an input, or "
+            f"is unknown without an example in {_some(guessed)}: the last one is taken. Give example= an input, or "
             "overrides= their dim"
         )
     record.notes |= loud
@@ -256,7 +256,7 @@ def remarks_on(
 
 
 def _is_guess(model: nn.Module, change: Change) -> bool:
-    """Whether a site that would take the last of three axes for the features' stands among layers that do not."""
+    """Whether a site that would take the last of three axes for the features is among layers that do not."""
     if not all(_is_open(model.get_submodule(name)) for name in change.sites):
         return False
     for part in reversed(ancestors_of(model, change.name)):
@@ -267,7 +267,7 @@ def _is_guess(model: nn.Module, change: Change) -> bool:
 
 
 def _guard_attention(model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions]) -> None:
-    """Let sites that pool over queries without having been told to watch out for causal masks."""
+    """Make sites that pool over queries, though nobody asked for it, look out for causal masks."""
     for change in record.changes:
         if layers[change.name].positions is None:
             for name in change.sites:

@@ -1,4 +1,4 @@
-"""A model as it is now, to be put back exactly if what is being done to it fails."""
+"""Restoring a model exactly if a change of it fails."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from contextual_dropout.replay.buffers import BufferState, all_buffers
 
 __all__ = ["unchanged_on_error"]
 
-#: Where configurations of ``transformers`` keep the name of the attention that their models use.
+#: The attribute in which configurations of ``transformers`` keep the name of the attention of their models.
 IMPLEMENTATION = "_attn_implementation_internal"
 
 
 @contextmanager
 def unchanged_on_error(model: nn.Module) -> Iterator[None]:
-    """Inside, whatever ends the block early leaves the model as it was: all or nothing.
+    """Leave the model as it was if anything ends the block early: all or nothing.
 
     Classes, attributes, submodules, hooks and modes of all modules are put back, and the values of buffers, which a
     pass can change; values of parameters are not looked at.
@@ -41,7 +41,7 @@ def unchanged_on_error(model: nn.Module) -> Iterator[None]:
 
 
 def _attributes(module: nn.Module) -> dict[str, tuple[Any, Any]]:
-    """Each attribute, and of dictionaries (of submodules or hooks, for instance) what they hold."""
+    """Each attribute with its content, if it is a dictionary (of submodules or hooks, for instance)."""
     plain = (dict, OrderedDict)
     return {name: (value, dict(value) if type(value) in plain else None) for name, value in vars(module).items()}
 

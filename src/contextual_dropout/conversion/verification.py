@@ -1,8 +1,8 @@
 """Checking a converted network on its example: nothing may depend on what it did not depend on before.
 
 A site that takes the wrong axis for the samples lets a sample see others, and one that pools where the network is
-causal lets a position see later ones; no shape tells. So the end of every axis of every input is changed: where only
-later entries of the plain network's outputs move, earlier ones of the converted network must not move either. Its
+causal lets a position see later ones; shapes do not show it. So the end of every axis of every input is changed: where
+only later entries of the plain network's outputs move, earlier ones of the converted network must not move either. Its
 encoders are replaced meanwhile by others that let the rates depend on everything they read.
 """
 
@@ -30,13 +30,13 @@ SEEN = 1e-4
 
 @dataclass(frozen=True)
 class Leak:
-    """One way in which a converted network looks where the plain one does not.
+    """One dependence of a converted network's outputs that the plain network does not have.
 
     Attributes:
-        shape: of the input along which it looks.
+        shape: of the input on which outputs depend.
         axis: of that input.
         of_samples: whether that is the axis of the samples.
-        sites: through which it looks, by name; empty where no site does it alone.
+        sites: the names of the sites responsible; empty where no site is alone.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Leak:
 
     @property
     def remark(self) -> str:
-        """What to tell the user."""
+        """The message for the user."""
         if self.of_samples:
             return "through it the output of one sample would depend on other samples: no axis fits all its inputs"
         return (
@@ -59,7 +59,7 @@ class Leak:
 def find_leaks(
     model: nn.Module, sites: Mapping[str, ContextualDropout], example: Example, samples: Axes
 ) -> Iterator[Leak]:
-    """Change the end of every axis of all inputs but masks, with and without the sites.
+    """Change the end of every axis of all inputs except masks, with and without the sites, and compare.
 
     Args:
         model: converted, inside :func:`~contextual_dropout.conversion.discovery.plainly`.

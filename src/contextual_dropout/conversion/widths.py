@@ -1,4 +1,4 @@
-"""One site for each width of a layer that is used at several: a common idiom with ``nn.Dropout``, which has none."""
+"""One site for each width of a layer that is used at several, as one ``nn.Dropout`` often is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 
 __all__ = ["SitePerWidth", "with_a_site_per_width"]
 
-#: What the names of sites end with that take the channels, the second axis, where others take the last.
+#: The end of the names of sites that take the channels, the second axis, where others take the last.
 CHANNELS = "_channels"
 
 
@@ -54,7 +54,7 @@ class SitePerWidth(nn.ModuleDict):
 
 
 def with_a_site_per_width(module: nn.Module, shapes: Iterable[tuple[int, ...]]) -> nn.Module:
-    """The site, or one for each width where it is yet to learn its own and inputs of these shapes have several."""
+    """The site itself, or one for each width if it is still lazy and inputs of these shapes have several."""
     if not isinstance(module, LazyContextualDropout):
         return module
     dim = None if module._dim_is_open else module.dim
