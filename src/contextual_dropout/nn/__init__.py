@@ -1,1 +1,1 @@
-"""What a site is: families of masks, encoders, the site, and layers that sample."""
+"""The layers: families of masks, encoders, the site, and other layers that sample."""

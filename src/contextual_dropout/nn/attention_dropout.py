@@ -17,10 +17,10 @@ weights    the paper's: constant, for comparison only                H
 A position-wise site (``batch_dim=(0, 2)``) has rates of its own for each query. Its context is of that query alone, and
 of the keys that it may look at: in causal attention nothing of what comes later.
 
-Padded keys have no influence on the first three, nor have queries that are known to be padding. The paper's mean counts
-both, as it has to in order to be constant: of n keys that are no padding it would be 1 / n, the length of the text.
+Padded keys and queries that are known to be padding have no influence on the first three. The paper's mean counts both,
+as it has to in order to be constant: over the n keys that are not padding it would be 1 / n, the length of the text.
 
-Known are the padded queries of :class:`AttentionDropout`, which is told, and those of converted self-attention, whose
+The padded queries are known to :class:`AttentionDropout`, which is given them, and to converted self-attention, whose
 keys they are. Converted cross-attention (of ``nn.TransformerDecoderLayer`` or of a Hugging Face decoder) is given the
 padding of its keys alone: there padded queries count.
 """
@@ -53,13 +53,13 @@ __all__ = [
 #: A key this far below a query's best one, or below 0, is masked: by -1e4, -1e9, the least number that the precision
 #: has, or -inf. A score that is meant has lost all its weight long before, in any precision.
 MASKED = 5e3
-#: The attribute of sites that pool over queries though nobody asked for that.
+#: The attribute of sites that pool over queries by default, not because the user asked for it.
 UNASKED = "pools_unasked"
 
 
 @dataclass(frozen=True)
 class Attended:
-    """What is known where a site masks attention weights.
+    """The tensors at the place where a site masks attention weights.
 
     Attributes:
         weights: (B, H, N_Q, N_K), softmaxed; NaN where a query may look at no key.
@@ -77,9 +77,9 @@ class Attended:
 def attention_entropy(
     weights: Tensor, scores: Tensor, padded: Tensor | None = None, *, per_query: bool = False
 ) -> Tensor:
-    """How widely each head looks, relative to looking everywhere it may: mean over queries of H(weights) / log(N_K).
+    """The breadth of each head's attention relative to the widest possible: mean over queries of H(weights) / log(N_K).
 
-    N_K counts the keys that are not masked, be their weights too small for the precision or not; padded queries, or
+    N_K counts the keys that are not masked, even if their weights are too small for the precision; padded queries, or
     those without any key, are left out of the mean.
 
     Args:
@@ -143,17 +143,17 @@ def pooled_queries(queries: Tensor, padded: Tensor | None = None, *, per_query: 
 
 
 def _allowed(scores: Tensor) -> Tensor:
-    """Which keys each query may look at, like the scores: not by their weights, of which small ones round to 0."""
+    """True for keys that a query may look at, like the scores; small weights round to 0 and do not tell."""
     return scores > scores.amax(-1, keepdim=True).clamp_min(0) - MASKED
 
 
 def _mean(values: Tensor, counted: Tensor, axes: int | tuple[int, ...]) -> Tensor:
-    """Of those that count, the others being 0."""
+    """The mean over the counted values; the others must be 0."""
     return values.sum(axes, dtype=_precise(values)) / counted.sum(axes).clamp_min(1)
 
 
 def _precise(values: Tensor) -> torch.dtype:
-    """Single precision at least: sums and counts are soon beyond what float16 has."""
+    """The precision of sums and counts: at least single, since they soon exceed the range of float16."""
     return torch.promote_types(values.dtype, torch.float32)
 
 
@@ -163,7 +163,7 @@ def mean_weights(weights: Tensor, scores: Tensor, *, per_query: bool = False) ->
     return _mean(weights, _allowed(scores), -1).mT if per_query else weights.mean((-2, -1))
 
 
-#: What makes the context of the weights, per query or not.
+#: The function that computes each kind of context, per query or not.
 CONTEXTS: dict[AttentionContext, Callable[..., Tensor]] = {
     "entropy": lambda it, per_query=False: attention_entropy(it.weights, it.scores, it.padded, per_query=per_query),
     "scores": lambda it, per_query=False: pooled_scores(it.scores, it.padded, per_query=per_query),
@@ -180,9 +180,9 @@ def masked_attention(site: ContextualDropout, attended: Attended) -> Tensor:
 
 
 def warn_if_causal(site: ContextualDropout, scores: Tensor) -> None:
-    """Warn where a site pools over the queries of attention that turns out to be causal, unless that was asked for.
+    """Warn if a site pools over the queries of attention that turns out to be causal, unless the user asked for it.
 
-    Looked at once, at the first call with a mask.
+    Checked once, at the first call with a mask.
     """
     if torch.compiler.is_compiling() or not getattr(site, UNASKED, False):
         return
@@ -202,11 +202,11 @@ def warn_if_causal(site: ContextualDropout, scores: Tensor) -> None:
 
 
 class AttentionDropout(nn.Module):
-    """Dropout on attention weights, for attention that is written out: the place where a site belongs.
+    """Dropout on attention weights, for attention that is written out; ``cd.contextualize`` puts a site here.
 
-    Plain, it is an ``nn.Dropout`` on the weights. ``cd.contextualize`` puts a site in the place of that, with one keep
-    probability for each head and a context that depends on the sample: ``attention_context="entropy"``, "scores" or
-    "queries" (or "weights", as in the paper).
+    By itself it is an ``nn.Dropout`` on the weights. The site that replaces it has one keep probability for each head
+    and a context that depends on the sample: ``attention_context="entropy"``, "scores" or "queries" (or "weights", as
+    in the paper).
 
     Args:
         p: drop rate.

@@ -1,4 +1,4 @@
-"""Modules that read their training flag for dropout alone, told by their source.
+"""Recognising, by their source, modules that read their training flag for dropout alone.
 
 ``F.scaled_dot_product_attention(q, k, v, dropout_p=self.p if self.training else 0.0)`` cannot be reached from outside
 as long as the module is in eval mode. Where everything that a class does with the flag is dropout, as here, its modules
@@ -24,7 +24,7 @@ __all__ = ["drops_by_flag"]
 def drops_by_flag(kind: type[nn.Module]) -> bool:
     """Whether a class of modules reads its training flag for dropout alone, and not only as an argument of dropout.
 
-    That would be in reach of :mod:`contextual_dropout.nn.functional_dropout`.
+    Arguments of dropout are left to :mod:`contextual_dropout.nn.functional_dropout`.
 
     Example:
         >>> class Block(nn.Module):
@@ -35,7 +35,7 @@ def drops_by_flag(kind: type[nn.Module]) -> bool:
     """
     kinds = [each for each in kind.__mro__ if each not in nn.Module.__mro__]
     if any(each.__module__.partition(".")[0] == "torch" for each in kinds):
-        return False  # which of torch's modules do nothing else is known
+        return False  # it is known which of torch's modules do nothing else
     readers = [each for each in kinds if any("training" in names for names in map(_names, vars(each).values()))]
     try:
         trees = [ast.parse(textwrap.dedent(inspect.getsource(each))) for each in readers]

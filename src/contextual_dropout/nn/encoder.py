@@ -17,7 +17,7 @@ __all__ = ["CHANNELS", "ENCODERS", "LAZY_ENCODERS", "Encoder", "EncoderKind", "G
 EncoderKind = Literal["bottleneck", "global"]
 Initialisation = Literal["he", "zero"]
 Pooling = Literal["mean", "mean-deviation"]
-#: How many numbers each kind of pooling makes of a channel.
+#: The number of values that each kind of pooling makes of a channel.
 CHANNELS: dict[Pooling, int] = {"mean": 1, "mean-deviation": 2}
 
 
@@ -119,7 +119,7 @@ class Encoder(nn.Module):
         }
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew and set the biases to the initial logit."""
+        """Draw new weights and set the biases to the initial logit."""
         nn.init.kaiming_normal_(self.reduce_weight, a=self.negative_slope, nonlinearity="leaky_relu")
         nn.init.zeros_(self.reduce_bias)
         if self.initialisation == "he":

@@ -27,13 +27,13 @@ from torch import Tensor
 
 __all__ = ["Bernoulli", "Family", "Gaussian", "by_name"]
 
-#: Gaussian log-variances are clipped here, on both sides, and so is by how much one may be above the prior's: variances
-#: and their ratios stay finite in float32.
+#: The bound on Gaussian log-variances, on both sides, and on their excess over the prior's: variances and their ratios
+#: stay finite in float32.
 MAX_LOG_VARIANCE = 40.0
 
 
 class Family(Protocol):
-    """What a site, an objective and an estimator may ask of a family; logits, noise and masks are (..., C)."""
+    """The interface of a family for sites, objectives and estimators; logits, noise and masks are (..., C)."""
 
     name: str
     pathwise: bool
@@ -80,7 +80,7 @@ class Bernoulli:
     pathwise = False
 
     # Masks are rounded in place, as floating point: a tensor of booleans would be slow to convert, and a comparison
-    # would make a mask of 0 of logits that are NaN, which nobody would notice.
+    # would silently make a mask of 0 of logits that are NaN.
 
     @staticmethod
     def noise(like: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Bernoulli:
     @staticmethod
     def sample(logits: Tensor, noise: Tensor) -> Tensor:
         """z = 1[pi < sigmoid(a)], the true action."""
-        return logits.detach().sigmoid().sub_(noise).ceil_().abs_()  # in (-1, 1]; -0.0 is no mask
+        return logits.detach().sigmoid().sub_(noise).ceil_().abs_()  # in (-1, 1]; -0.0 is not a mask
 
     @staticmethod
     def antithetic(logits: Tensor, noise: Tensor) -> Tensor:
@@ -201,9 +201,9 @@ class _BernoulliKL(torch.autograd.Function):
 def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """sum softplus(-c) - softplus(-|a|) + rare (c - |a|), c being b, mirrored where a is negative.
 
-    Where q and p agree, however surely, all terms are then small, and their rounding is. What is added for the units
-    whose likelier outcome is not that of p, softplus(-c) = softplus(-|b|) + |b|, is counted, not asked of each: a
-    choice between two numbers for each unit would take longer than all the rest.
+    Where q and p agree, however surely, all terms are then small, and so is their rounding. The term for units whose
+    likelier outcome is not that of p, softplus(-c) = softplus(-|b|) + |b|, is added by their count: to choose between
+    two numbers for each unit would take longer than all the rest.
 
     Returns:
         The KL, and at least in single precision, as half of it cannot count to thousands: each unit's probability of
@@ -223,7 +223,7 @@ def _bernoulli_kl(logits: Tensor, prior_logit: Tensor) -> tuple[Tensor, Tensor, 
 
 
 def _bounded(logits: Tensor) -> Tensor:
-    """Where a unit is surely kept or dropped, to the last digit, it does not matter how surely."""
+    """The logits within bounds beyond which a unit is surely kept or dropped in any case."""
     largest = 0.9 * math.log(torch.finfo(logits.dtype).max)
     return logits.clamp(-largest, largest)
 

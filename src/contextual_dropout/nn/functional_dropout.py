@@ -1,12 +1,12 @@
-"""Dropout that is called as a function: no module's mode can switch it on, a torch function mode can.
+"""Switching on dropout that is called as a function: no module's mode can, a torch function mode can.
 
 ``F.dropout(x, p, self.training)`` is off wherever the network around it is in eval mode. Inside
 :func:`contextual_dropout.sampling` and :func:`contextual_dropout.predict` every call of a dropout function samples,
-whatever its flag says: a flag that follows the module is False there like a constant, and a dropout that is always off
-would be of no use to anybody.
+whatever its flag says: a flag that follows the module is False there, as a constant would be, and dropout that is
+always off would be useless.
 
-Out of reach is what the network does not call in eval mode, as in ``if self.training: x = F.dropout(x)``, or calls with
-another rate then, as in ``dropout_p=self.p if self.training else 0.0``.
+This does not reach functions that the network does not call in eval mode, as in ``if self.training: x = F.dropout(x)``,
+or calls with another rate then, as in ``dropout_p=self.p if self.training else 0.0``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BUILTINS = (
     *(torch.dropout, torch.alpha_dropout, torch.feature_dropout, torch.feature_alpha_dropout, torch.native_dropout),
     *(torch.dropout_, torch.alpha_dropout_, torch.feature_dropout_, torch.feature_alpha_dropout_),
 )
-#: Where each function has its flag, and under which name.
+#: The position and the name of each function's flag.
 _FLAG: dict[Any, tuple[int, str]] = {
     **{
         function: (list(inspect.signature(function).parameters).index("training"), "training")
@@ -58,7 +58,7 @@ def switched_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 class FunctionalDropout(TorchFunctionMode):
-    """While it is on, dropout functions sample."""
+    """A mode in which dropout functions sample."""
 
     def __torch_function__(
         self, func: Any, types: Iterable[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -67,5 +67,5 @@ class FunctionalDropout(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-#: One for all: it remembers nothing, and compiled code is made again for each new mode.
+#: One object for all: it has no state, and code is compiled again for each new mode.
 SAMPLED = FunctionalDropout()

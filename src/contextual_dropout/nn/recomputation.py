@@ -1,4 +1,4 @@
-"""How activation checkpointing gets the masks of the true pass again.
+"""Repeating the masks of the true pass under activation checkpointing.
 
 ``torch.utils.checkpoint`` runs a part of the network again while gradients flow back, when no recording watches any
 more. What a site saves for backward then has to be what it saved in the true pass: it must sample in the same way,
@@ -19,17 +19,17 @@ from contextual_dropout.nn.families import Family
 
 __all__ = ["Sampler", "Sampling", "during_backward", "sampler_for"]
 
-#: How noise becomes a mask: ``(family, logits, noise) -> mask``.
+#: Makes a mask of noise: ``(family, logits, noise) -> mask``.
 Sampler = Callable[[Family, Tensor, Tensor], Tensor]
-#: By how many of its first numbers a draw's noise is known again.
+#: The number of first values by which a draw's noise is recognised.
 KNOWN_BY = 16
 
 
 class Sampling:
-    """How one pass samples, and the beginning of each draw's noise; forgotten once nothing holds it any more.
+    """The sampler of one pass, and the beginning of each draw's noise; forgotten once nothing holds it any more.
 
     Args:
-        sampler: how its sites turn noise into masks.
+        sampler: turns the noise of its sites into masks.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -43,7 +43,7 @@ class Sampling:
         self._noise.append(_beginning(noise).clone())
 
     def hold(self, loss: Tensor) -> None:
-        """Be remembered as long as gradients can flow back from ``loss``."""
+        """Keep this object alive as long as gradients can flow back from ``loss``."""
         if loss.grad_fn is not None:
             loss.grad_fn.metadata[__name__] = self  # type: ignore[index]  # typed as a method, but a dictionary
 
@@ -60,7 +60,7 @@ def during_backward() -> bool:
 
 
 def sampler_for(noise: Tensor) -> Sampler | None:
-    """The sampler of the pass that is being recomputed, which drew this noise; None if there is no such pass."""
+    """The sampler of the pass that drew this noise and is being recomputed; None if no pass is."""
     if not during_backward():
         return None
     with _LOCK:

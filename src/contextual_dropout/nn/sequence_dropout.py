@@ -17,7 +17,7 @@ def has_own_positions(site: ContextualDropout) -> bool:
 
 
 def pooled_positions(u: Tensor, padded: Tensor | None = None, pooling: Pooling = "mean") -> Tensor:
-    """The mean over the positions that are no padding.
+    """The mean over the positions that are not padding.
 
     Args:
         u: (B, N, C).
@@ -46,11 +46,10 @@ def _mean(u: Tensor, padded: Tensor | None) -> Tensor:
 
 
 class SequenceDropout(nn.Module):
-    """Dropout on features (B, N, C) of sequences with padding: the place where a site belongs.
+    """Dropout on features (B, N, C) of sequences with padding; ``cd.contextualize`` puts a site here.
 
-    Plain, it is an ``nn.Dropout``. A site that ``cd.contextualize`` puts in the place of that has one keep probability
-    for each channel, and its context is the mean over the positions that are no padding. A position-wise site reads
-    each position alone.
+    By itself it is an ``nn.Dropout``. The site that replaces it has one keep probability for each channel, and its
+    context is the mean over the positions that are not padding. A position-wise site reads each position alone.
 
     Args:
         p: drop rate.

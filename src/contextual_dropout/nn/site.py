@@ -34,7 +34,7 @@ from contextual_dropout.nn.untrained import notice_backward
 __all__ = ["AttentionContext", "ContextualDropout", "LazyContextualDropout", "masked"]
 
 AttentionContext = Literal["entropy", "scores", "queries", "weights"]
-#: Beyond these t makes biases or logits that float32 does not have.
+#: Outside of this range t makes biases or logits that float32 cannot represent.
 TEMPERATURES = (1e-30, 1e30)
 _CLOSED, _OPEN = Gate(open=False), Gate(open=True)
 
@@ -115,7 +115,7 @@ class ContextualDropout(Stochastic):
         rescale: bool = False,
     ) -> None:
         super().__init__()
-        #: What the site was built with, as keywords; saving writes it down.
+        #: The options that the site was built with, as keywords; saving writes them.
         self.config: dict[str, Any] = {
             "features": features,
             "p": p,
@@ -208,8 +208,7 @@ class ContextualDropout(Stochastic):
             context: what the encoder reads instead: (B, C_context), of a position-wise site (B, ..., C_context), or any
                 shape with the axes ``batch_dim`` and ``dim``. Layers that
                 compute nothing but contexts are not trained: the encoder's gradient stops at what it reads.
-            gate: decides, when gradients flow back, whether they go on into what the encoder read; they
-                never do without one.
+            gate: decides, when gradients flow back, whether they reach what the encoder read; by default they do not.
         """
         x = u if context is None else context
         dtype = torch.promote_types(self.encoder.expand_bias.dtype, torch.float32)
@@ -250,10 +249,10 @@ class ContextualDropout(Stochastic):
         return _product(u, mask.reshape([size if axis in axes else 1 for axis, size in enumerate(u.shape)]))
 
     def _axes(self, u: Tensor) -> tuple[tuple[int, ...], int]:
-        """Where samples and positions are, and where the features are.
+        """The axes of samples and positions, and the axis of the features.
 
-        There is no batch axis where the features are on it, and no axis of positions where the features are on that: a
-        site for tokens (B, T, C) takes their sum (B, C) as well.
+        An axis of samples or positions that is also that of the features is left out: a site for tokens (B, T, C)
+        takes their sum (B, C) as well.
         """
         axes = (*self.batch_dims, self.dim)
         if not all(-u.ndim <= axis < u.ndim for axis in axes):
@@ -288,7 +287,7 @@ class ContextualDropout(Stochastic):
             )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Also takes a prior that was saved as a scalar."""
+        """Load the state, also with a prior that was saved as a scalar."""
         name = f"{prefix}prior_logit"
         if name in state_dict and state_dict[name].ndim == 0:
             state_dict[name] = state_dict[name].unsqueeze(0)
@@ -307,10 +306,9 @@ class ContextualDropout(Stochastic):
 class LazyContextualDropout(ContextualDropout):
     """A site that learns ``features`` from its first input and then becomes a :class:`ContextualDropout`.
 
-    Takes all options of :class:`ContextualDropout` but ``features`` and ``context_features``, which the first context
-    tells. ``dim=None`` is settled
-    by the first input too: the second axis (channels, heads) if it has four axes or more, else the last. So is
-    ``positions="own"``: all axes but ``dim`` become batch axes.
+    Takes all options of :class:`ContextualDropout` except ``features`` and ``context_features``, which the first
+    context tells. ``dim=None`` is settled by the first input too: the second axis (channels, heads) if it has four axes
+    or more, else the last. So is ``positions="own"``: all axes except ``dim`` become batch axes.
 
     Example:
         >>> site = LazyContextualDropout(p=0.1, dim=1)
@@ -348,7 +346,7 @@ class LazyContextualDropout(ContextualDropout):
 
 
 def masked(site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
-    """Features ``u`` under a freshly sampled mask of ``site``: one random call, open to torch function modes."""
+    """Features ``u`` under a freshly sampled mask of ``site``: one random call, visible to torch function modes."""
     if torch.compiler.is_dynamo_compiling():
         return _masked_in_compiled_code(site, u, context)
     if has_torch_function_unary(u):
@@ -383,7 +381,7 @@ def _product(u: Tensor, mask: Tensor) -> Tensor:
 
 
 def _keep_logit(p: float) -> float:
-    """The logit of 1 - p, which rounds to 1 where p is below 1e-16."""
+    """The logit of 1 - p, exact also where 1 - p rounds to 1."""
     return math.log1p(-p) - math.log(p)
 
 

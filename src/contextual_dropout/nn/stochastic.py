@@ -19,7 +19,7 @@ __all__ = ["Stochastic", "sampling", "sampling_among"]
 class Stochastic(nn.Module):
     """A layer with random output of its own kind, which ``cd.sampling`` and ``cd.predict`` switch on.
 
-    Derive from it to bring a stochastic layer of yours: sample where :attr:`stochastic` says so, else be the point
+    Derive from it to write a stochastic layer of your own: sample if :attr:`stochastic` is true, else return the point
     estimate.
 
     Attributes:
@@ -50,11 +50,11 @@ _DROPOUT = (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)
 
 @contextmanager
 def sampling(model: nn.Module) -> Iterator[None]:
-    """Inside, sites and ordinary dropout layers sample; everything else (batch normalisation!) is in eval mode.
+    """Let sites and ordinary dropout layers sample inside; everything else (batch normalisation!) is in eval mode.
 
     Every other :class:`~contextual_dropout.nn.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
     ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``; dropout that is
-    called as a function, ``F.dropout(x, p, self.training)`` (whatever the flag says, be it a constant False:
+    called as a function, ``F.dropout(x, p, self.training)`` (whatever the flag says, even a constant False:
     :mod:`contextual_dropout.nn.functional_dropout`); and that of modules which read their training flag for dropout
     alone, as in ``dropout_p=self.p if self.training else 0.0`` (:mod:`contextual_dropout.nn.dropout_flag`). The fused
     path of ``nn.TransformerEncoder``, which has no dropout, is off inside. The mode of every module is as before
@@ -81,7 +81,7 @@ def sampling(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def sampling_among(modules: list[nn.Module]) -> Iterator[None]:
-    """As :func:`sampling`, for all modules of a model, which the caller has already collected."""
+    """Do the same as :func:`sampling`, for the modules of a model that the caller has already collected."""
     layers = [module for module in modules if isinstance(module, Stochastic)]
     with _INSIDE.among(modules):
         training = [module.training for module in modules]
@@ -107,7 +107,7 @@ def _only_drops(module: nn.Module) -> bool:
 
 
 class _Inside:
-    """Who samples from what, so that no two threads change the modes of one module, and the fused path stays off."""
+    """The threads that sample, so that no two change the modes of one module, and the fused path stays off."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class _Inside:
 
     @contextmanager
     def among(self, modules: list[nn.Module]) -> Iterator[None]:
-        """A thread may enter several times, other threads only with other modules."""
+        """Enter with these modules: a thread may do so several times, other threads only with other modules."""
         thread = threading.get_ident()
         with self._lock:
             if any(self._threads.get(id(module), thread) != thread for module in modules):

@@ -1,4 +1,4 @@
-"""Sites that are in a training network and are not trained: said once, instead of nothing happening in silence."""
+"""Warning once of sites in a network that is trained without training them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextual_dropout.nn.recomputation import during_backward
 
 __all__ = ["UntrainedSitesWarning", "notice_backward", "warn_of_frozen_sites"]
 
-#: With how many backward passes somebody trains, and does not only look at a gradient.
+#: The number of backward passes from which on this is training, and not a look at a gradient.
 STEPS = 3
 _BACKWARDS: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 
@@ -29,7 +29,7 @@ def notice_backward(site: nn.Module, features: Tensor) -> None:
 
 
 def warn_of_frozen_sites() -> None:
-    """Say that no site wants a gradient where other parameters do."""
+    """Warn that no site wants a gradient where other parameters do."""
     warnings.warn(
         "all parameters of the contextual dropout sites are frozen (requires_grad=False), so that their rates stay as "
         "they are while the network trains: peft freezes them when LoRA is added after converting. Call "
