@@ -336,7 +336,7 @@ def test_errors() -> None:
         cd.RegressionPrediction(torch.zeros(2))
     with pytest.raises(ValueError, match="significance level between 0 and 1"):
         cd.Prediction(logits().softmax(-1)).certain(5)
-    with pytest.raises(ValueError, match="hence no second one"):
+    with pytest.raises(ValueError, match="so no second one"):
         _ = cd.MultilabelPrediction(torch.ones(2, 1, 1)).top_two
 
 

@@ -1,1 +1,1 @@
-"""From K sampled passes to a prediction."""
+"""Predicting: K sampled passes make a prediction."""

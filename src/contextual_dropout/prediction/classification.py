@@ -1,4 +1,4 @@
-"""What K sampled passes of a classifier say about an input.
+"""Predictions of a classifier from K sampled passes.
 
 :class:`Prediction` is for classes that exclude one another (multiclass, binary), :class:`MultilabelPrediction` for
 labels that do not; what they have in common is in :class:`Classification`. For regression see
@@ -39,8 +39,8 @@ Own = TypeVar("Own", bound="Classification")
 class Classification(ABC):
     """Probabilities under K sampled masks and what follows from them (Section 2.5 and Appendix D of the paper).
 
-    It is made of probabilities, or by :meth:`from_logits` of logits: then the logarithms of probabilities that are too
-    small for a floating-point number are known as well, in :attr:`log_probabilities`. It does not change afterwards.
+    It is made from probabilities, or by :meth:`from_logits` from logits: then the logarithms of probabilities that are
+    too small for a floating-point number are known as well, in :attr:`log_probabilities`. It is immutable.
 
     Args:
         samples: (K, B, C) probabilities.
@@ -58,7 +58,7 @@ class Classification(ABC):
 
     @classmethod
     def from_logits(cls: type[Own], logits: Tensor, test: TwoSampleTest | None = None) -> Own:
-        """Make a prediction of what a network returned.
+        """Make a prediction from what a network returned.
 
         Args:
             logits: (K, B, C), before the softmax or sigmoid.
@@ -110,12 +110,12 @@ class Classification(ABC):
     @staticmethod
     @abstractmethod
     def _probabilities(logits: Tensor) -> Tensor:
-        """Of logits (K, B, C), alike."""
+        """The probabilities of logits (K, B, C), of the same shape."""
 
     @staticmethod
     @abstractmethod
     def _log_probabilities(logits: Tensor) -> Tensor:
-        """Their logarithms."""
+        """The logarithms of the probabilities of logits (K, B, C), of the same shape."""
 
     @staticmethod
     def _shifted(logits: Tensor) -> Tensor:
@@ -146,12 +146,12 @@ class Classification(ABC):
     def top_two(self) -> Tensor:
         """The classes of the two highest mean probabilities, (B, 2)."""
         if self.shape[-1] < 2:
-            raise ValueError("there is one class only, hence no second one: give a binary model task='binary'")
+            raise ValueError("there is only one class, so no second one: give a binary model task='binary'")
         return self._leading
 
     @cached_property
     def _leading(self) -> Tensor:
-        """What label, confidence and p-value are about, (B, 2): to the last bit the same classes."""
+        """The two leading classes, (B, 2), in one place: label, confidence and p-value are about the same classes."""
         return leading_classes(self.samples)
 
     @cached_property
@@ -172,7 +172,7 @@ class Classification(ABC):
 
     @cached_property
     def p_value(self) -> Tensor:
-        """Of the hypothesis that the two highest classes have equal mean probability, (B,)."""
+        """The p-value of the hypothesis that the two highest classes have equal mean probability, (B,)."""
         return top_two_p_value(self.samples, self.test)
 
     def certain(self, threshold: float = 0.05) -> Tensor:
@@ -215,11 +215,11 @@ class Classification(ABC):
 
 @final
 class Prediction(Classification):
-    """Of classes that exclude one another: the C probabilities of a sample sum to one.
+    """A prediction for classes that exclude one another: the C probabilities of a sample sum to one.
 
     Args:
         samples: (K, B, C) probabilities.
-        test: behind :attr:`p_value`, by default ``paired_t``; ``significance.wilcoxon`` does without normality.
+        test: behind :attr:`p_value`, by default ``paired_t``; ``significance.wilcoxon`` does not assume normality.
 
     Example:
         >>> samples = torch.tensor([[[0.7, 0.2, 0.1]], [[0.6, 0.3, 0.1]], [[0.8, 0.1, 0.1]]])
@@ -253,7 +253,7 @@ class Prediction(Classification):
 
 @final
 class MultilabelPrediction(Classification):
-    """Of labels that an input may have several of: C independent probabilities, as in the paper's VQA.
+    """A prediction for labels that an input may have several of: C independent probabilities, as in the paper's VQA.
 
     Entropy and mutual information are those of the C yes-no questions together: their sums.
 
@@ -271,11 +271,11 @@ class MultilabelPrediction(Classification):
 
     @property
     def log_complements(self) -> Tensor:
-        """The logarithms of the probabilities not to have a label, log(1 - p), (K, B, C)."""
+        """The logarithms of the probabilities of not having a label, log(1 - p), (K, B, C)."""
         return torch.log1p(-self.samples) if self._logits is None else F.logsigmoid(-self._logits)
 
     def labels(self, threshold: float = 0.5) -> Tensor:
-        """Which labels have a mean probability above the threshold, (B, C) bool."""
+        """Whether each label has a mean probability above the threshold, (B, C) bool."""
         return self.mean > threshold
 
     @staticmethod
@@ -327,7 +327,7 @@ def _check(name: str, values: Tensor, what: str) -> None:
 
 
 def _check_range(samples: Tensor) -> None:
-    # NaN is let through: a network may give it, and a prediction can be looked at all the same.
+    # NaN is let through: a network may return it, and the rest of the prediction is still of use.
     if bool(((samples < -SLACK) | (samples > 1 + SLACK)).any()):
         raise ValueError(
             f"samples range from {samples.min().item():g} to {samples.max().item():g}: expected probabilities in "

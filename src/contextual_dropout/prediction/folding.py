@@ -1,4 +1,4 @@
-"""Networks whose rows are known not to interact: k samples of B examples are then simply k B examples.
+"""Running networks whose rows are known not to interact: k samples of B examples are then simply k B examples.
 
 That is the fastest way to run many samples, and wrong for any network in which one row can see another. So it needs a
 proof, and the one that costs next to nothing is that of structure: an ``nn.Sequential``, however nested, of layers that
@@ -30,12 +30,12 @@ def _always(layer: Any) -> bool:
 
 
 def _keeps_rows(layer: Any) -> bool:
-    """Of a flattening: from the second axis on, so that (B, ...) stays (B, ...)."""
+    """Whether a flattening starts at the second axis, so that (B, ...) stays (B, ...)."""
     return bool(layer.start_dim >= 1 and (layer.end_dim == -1 or layer.end_dim >= 1))
 
 
 def _within_rows(layer: Any) -> bool:
-    """Of a softmax: over any axis but the first; a negative one could be that."""
+    """Whether a softmax is over another axis than the first; a negative axis could be the first."""
     return layer.dim is not None and (layer.dim >= 1 or layer.dim == -1)
 
 
@@ -65,7 +65,7 @@ _DROPOUT: _Layers = (
     *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
     *(nn.AlphaDropout, nn.FeatureAlphaDropout),
 )
-#: Layers that treat each row by itself, and on which condition. Those that would mix rows of inputs *without* a batch
+#: Layers that treat each row by itself, and the condition for it. Those that would mix rows of inputs *without* a batch
 #: axis (a convolution's channels, say) do not accept k times as many: the error sends us another way.
 ROWWISE: dict[type[nn.Module], Callable[[Any], bool]] = {
     **dict.fromkeys((*_ELEMENTWISE, *_CONVOLUTIONS, *_POOLS, *_DROPOUT), _always),
@@ -100,7 +100,7 @@ class Folded:
         return bool(self._suffix)
 
     def run(self, samples: int) -> Tensor:
-        """The outputs of so many passes, (k, B, ...); of one, (1, B, ...), where nothing is random."""
+        """The outputs of ``samples`` passes, (k, B, ...); of one pass, (1, B, ...), where nothing is random."""
         if not self._suffix:
             return self._features.unsqueeze(0)
         rows, examples = _repeated(self._features, samples), len(self._features)  # (k B, ...)
@@ -148,7 +148,7 @@ def _is_rowwise(layer: Any) -> bool:
 
 
 def _altered(module: nn.Module) -> bool:
-    """Whether a call may do something else than the class says."""
+    """Whether a call may do something else than the class documents."""
     if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
         return True
     return any(type(parameter) not in (nn.Parameter, NoneType) for parameter in module._parameters.values())

@@ -18,7 +18,7 @@ from contextual_dropout.replay.generators import ONE_AT_A_TIME, Stream, seed_fro
 
 __all__ = ["predict_batches", "predict_loader"]
 
-#: From a batch to what the model is called with: a mapping are keywords, a tuple positional arguments.
+#: Maps a batch to the arguments of the model: a mapping holds keywords, a tuple positional arguments.
 Inputs = Callable[[Any], Any]
 
 
@@ -36,7 +36,7 @@ def predict_batches(
     inputs: Inputs = first,
     **options: Any,
 ) -> Iterator[tuple[Any, Any]]:
-    """Predict for one batch after the other; nothing is kept, so that the stream may be endless.
+    """Predict for one batch after the other; none is kept, so that the stream may be endless.
 
     Args:
         model: as for :func:`~contextual_dropout.predict`.
@@ -45,7 +45,7 @@ def predict_batches(
         seed: makes the samples reproducible: batch n has a seed that is made of ``seed`` and n alone, so that its
             samples depend neither on the batches before it nor on their number.
         generator: on the CPU, instead of a seed.
-        inputs: from a batch to what the model is called with: a mapping is passed as keywords, a tuple as positional
+        inputs: maps a batch to the arguments of the model: a mapping is passed as keywords, a tuple as positional
             arguments, anything else as the only argument. By default the first item of a tuple or list, else the batch.
             Tensors are moved to the device of the model's first parameter.
         options: for :func:`~contextual_dropout.predict`: ``samples``, ``task``, ``output``, ``rows``, ``test``.
@@ -122,13 +122,13 @@ def _fetched(loader: Iterable[Any], apart: Callable[[], AbstractContextManager[A
 
 
 def _device(model: Any) -> torch.device | None:
-    """That of the first parameter, if there is one."""
+    """The device of the first parameter, if there is one."""
     parameters = (p for module in members_of(model) if isinstance(module, nn.Module) for p in module.parameters())
     return next((parameter.device for parameter in parameters), None)
 
 
 def _shown(batches: Iterator[Any], total: int | None) -> Iterator[Any]:
-    """The batches, with a progress bar where somebody can see it."""
+    """The batches, with a progress bar if the output is a terminal."""
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         return batches
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Which tensor of a model's output are the logits, and what they mean: from outputs (K, B, ...) to a prediction."""
+"""Finding the logits in a model's output, and turning outputs (K, B, ...) into a prediction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Output = Hashable | Callable[[Any], Tensor] | None
 
 
 def picker(output: Output) -> Callable[[Any], Tensor]:
-    """A function that takes the logits out of what a model returned.
+    """Make a function that takes the logits out of what a model returned.
 
     Args:
         output: a key of a dictionary or Hugging Face ``ModelOutput``, an index into a tuple or list, or a function
-            of the whole. Without it: a tensor as it is, the entry "logits" of a dictionary, the first item of a
+            of the whole. By default a tensor as it is, the entry "logits" of a dictionary, or the first item of a
             tuple or list, if it is a tensor.
 
     Example:
@@ -41,7 +41,7 @@ def picker(output: Output) -> Callable[[Any], Tensor]:
 
 
 def find_logits(returned: Any) -> Tensor:
-    """What :func:`picker` finds by itself; a tensor is its own logits."""
+    """The logits that :func:`picker` finds by default; a tensor is its own logits."""
     if isinstance(returned, Tensor):
         return returned
     if isinstance(returned, Mapping):
@@ -90,7 +90,7 @@ AnyPrediction = Prediction | MultilabelPrediction | RegressionPrediction
 
 
 def interpret(outputs: Tensor, task: Task, test: TwoSampleTest | None) -> AnyPrediction:
-    """The prediction that the outputs (K, B, ...) of ``task`` stand for.
+    """Turn outputs (K, B, ...) into the prediction of ``task``.
 
     Probabilities are computed in float32 at least: half precision could not tell p-values apart.
 
@@ -123,7 +123,7 @@ def check_task(task: Any) -> None:
 def _multiclass(logits: Tensor, options: dict[str, Any]) -> Prediction:
     _check_classes(logits, "multiclass")
     if logits.shape[-1] == 1:
-        raise ValueError("a single logit per input is no choice of classes: give task='binary' or 'regression'")
+        raise ValueError("a single logit per input is not a choice of classes: give task='binary' or 'regression'")
     return Prediction.from_logits(logits, **options)
 
 

@@ -1,4 +1,4 @@
-"""How K passes are run: the prefix once, then several samples at a time where that pays and works.
+"""Running K passes: the prefix once, then several samples at a time where that pays and works.
 
 =========== ================================================= ==================================================
 way         what it does                                      when
@@ -14,13 +14,13 @@ plain       whole passes                                      compiled networks,
 
 All but the last compute everything before the first random call once: see :mod:`contextual_dropout.prediction.prefix`.
 
-Whether passes differ in random numbers alone is seen in the first one, which is computed as it stands and watched. They
-do not if it drew from another generator than torch's (Python's, numpy's, one of the model's own), if anything that it
-made is still held by somebody when it is over, if it changed what the model holds
+The first pass is computed as it is and watched, which shows whether passes differ in random numbers alone. They do not
+if it drew from another generator than torch's (Python's, numpy's, one of the model's own), if anything that it made is
+still in use when it is over, if it changed what the model holds
 (:mod:`contextual_dropout.replay.own_state`) or a tensor that is neither a buffer nor an input, or if it reached for a
 tensor's memory (``.data``, ``.numpy()``): then all passes are plain. If a later pass gives torch other numbers than the
-first did, so are all from that one on. What is left to trust: a counter, or a generator that decides on rare branches,
-in a file that defines no class of the model.
+first did, so are all from that one on. Two things go undetected: a counter, and a generator that decides on rare
+branches, in a file that defines no class of the model.
 
 ``rows`` is the number of examples times samples that one pass computes. Many small passes waste time in calling
 torch, large ones fall out of the processor's cache: see :data:`ROWS`.
@@ -98,11 +98,11 @@ class Passes:
 
     @property
     def only_input(self) -> Any:
-        """What the model is given, if it is one tensor; else None."""
+        """The only argument of the model, if it is a tensor; else None."""
         return self._copies[0] if self._one_leaf else None
 
     def tensors(self) -> list[Tensor]:
-        """The tensors that the model is given: copies of the caller's."""
+        """The tensors among the model's arguments: copies of the caller's."""
         return self._tensors
 
     def buffers(self) -> list[Tensor]:
@@ -119,7 +119,7 @@ class Passes:
         self.put_back()
 
     def put_back(self) -> None:
-        """Give the buffers the values that they had."""
+        """Give the buffers the values that they had at first."""
         self._buffers.restore()
 
     def _take_copies(self) -> None:
@@ -128,18 +128,18 @@ class Passes:
 
     @property
     def below(self) -> bool:
-        """Whether the model is given arrays, in which it could write out of torch's sight."""
+        """Whether the model is given arrays, which it could change out of torch's sight."""
         return any(isinstance(leaf, np.ndarray) for leaf in self._copies)
 
     @property
     def others(self) -> list[Any]:
-        """What a pass could change besides modules and tensors: a plain function's own things, objects it is given."""
+        """Objects that a pass could change besides modules and tensors: a plain function's own, and its arguments."""
         model = [] if isinstance(self.model, nn.Module) else [self.model]
         return [*model, *(leaf for leaf in self._copies if not isinstance(leaf, Tensor))]
 
     @cached_property
     def devices(self) -> list[torch.device]:
-        """Where the model and its inputs live, in this order."""
+        """The devices of the model and of its inputs, in this order."""
         tensors = [p for module in self.modules for p in module._parameters.values() if p is not None]
         return list(dict.fromkeys(tensor.device for tensor in (*tensors, *self._tensors))) or [torch.device("cpu")]
 
@@ -175,12 +175,12 @@ def _copy(value: Any) -> Any:
 def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Tensor:
     """The outputs of ``samples`` passes, (K, B, ...); a single one, (1, B, ...), where nothing is random.
 
-    To be called with torch's generators isolated (:func:`contextual_dropout.replay.generators.isolated`).
+    Call it with torch's generators isolated (:func:`contextual_dropout.replay.generators.isolated`).
 
     Args:
         passes: what to run.
         samples: K.
-        rows: how many examples times samples a pass may have; chosen by the device if None.
+        rows: the most examples times samples in a pass; chosen by the device if None.
         seed: for Python's and numpy's generators.
     """
     try:
@@ -194,7 +194,7 @@ def run_passes(passes: Passes, samples: int, rows: int | None, seed: int) -> Ten
 
 
 def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, read: Reader) -> Tensor:
-    """Passes of a network that may do anything: the first one shows what.
+    """Run the passes of a network that may do anything: the first one shows what it does.
 
     What a network only sets up when it is first called (a cache, a flag) is there in its second pass: so that one is
     taken for the first, with the same random numbers, and a seed gives the same samples in every call.
@@ -221,7 +221,7 @@ def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, re
 
 
 class _First:
-    """A first pass, and what it shows.
+    """A first pass, and its findings.
 
     Attributes:
         out: (B, ...).
@@ -242,7 +242,7 @@ class _First:
 
 
 def _shared(passes: Passes, shared: SharedPrefix, samples: int, rows: int | None) -> Tensor:
-    """Passes that differ from the first in random numbers alone."""
+    """Run passes that differ from the first in random numbers alone."""
     chunks = math.ceil(samples / _chunk(passes, rows, FEWEST_SAMPLES))
     if chunks < samples and shared.splits and vmapped.AVAILABLE:
         try:
@@ -253,7 +253,7 @@ def _shared(passes: Passes, shared: SharedPrefix, samples: int, rows: int | None
 
 
 def _chunk(passes: Passes, rows: int | None, fewest: int) -> int:
-    """How many samples to compute at a time: one, or ``fewest`` and more."""
+    """The number of samples to compute at a time: one, or at least ``fewest``."""
     batch = max(1, passes.batch)
     if rows is not None:
         return max(1, rows // batch)
@@ -272,7 +272,7 @@ def _folded(passes: Passes, chain: Folded, sizes: list[int], seed: int) -> Tenso
 
 
 def _sizes(samples: int, chunks: int) -> list[int]:
-    """How many samples each chunk has."""
+    """The number of samples in each chunk."""
     return [samples // chunks + (index < samples % chunks) for index in range(chunks)]
 
 

@@ -47,7 +47,7 @@ def predict(
     test: TwoSampleTest | None = None,
     **keywords: Any,
 ) -> AnyPrediction:
-    """Predict with ``samples`` sampled masks: any network with contextual or ordinary dropout, or an ensemble.
+    """Predict with ``samples`` sampled masks, for any network with contextual or ordinary dropout, or an ensemble.
 
     Dropout samples, everything else is in eval mode. Everything before the first random call is computed once, and
     several samples at a time where that is faster (:mod:`contextual_dropout.prediction.passes`). Every module's mode,
@@ -57,21 +57,21 @@ def predict(
 
     The members of an ensemble share the samples: of M members each gets ``samples // M`` passes, at least one, so
     that K may differ from ``samples``; a member without randomness runs once and counts as often as the others (once,
-    if nobody draws).
+    if none is random).
 
     Args:
         model: the network; or an ensemble: a :class:`~contextual_dropout.baselines.DeepEnsemble`, or a list, tuple or
             ``nn.ModuleList`` of networks.
         inputs: for the model's forward, of any kind.
         samples: K.
-        seed: makes the samples reproducible (on the same machine, with the same ``rows``); fresh ones each time
-            without it.
+        seed: makes the samples reproducible (on the same machine, with the same ``rows``); by default they are fresh
+            each time.
         generator: on the CPU, instead of a seed; each call advances it.
         task: what the output means: logits (B, C) of classes that exclude one another ("multiclass") or do not
             ("multilabel"), one logit (B,) or (B, 1) of the positive class ("binary"), any numbers ("regression").
         output: which part of the model's output: a key, an index, or a function of it; see
-            :func:`contextual_dropout.prediction.outputs.picker` for what is found without it.
-        rows: the most examples times samples to compute in one pass; chosen by the device without it.
+            :func:`contextual_dropout.prediction.outputs.picker` for the default.
+        rows: the most examples times samples to compute in one pass; by default chosen by the device.
         test: the significance test behind ``p_value``; by default ``paired_t``, for "multilabel" ``independent_t``.
         keywords: for the model's forward.
 
@@ -109,7 +109,7 @@ def predict(
 
 
 def _count(name: str, value: Any) -> int:
-    """A whole number of at least one: also numpy's, or a tensor of one."""
+    """Check that a value is a whole number of at least one, which may be numpy's or a tensor."""
     try:
         count = operator.index(value)
     except TypeError:
@@ -127,7 +127,7 @@ def _sampled(passes: Passes, seed: int, samples: int, rows: int | None) -> Tenso
 
 @contextmanager
 def _without_trace(passes: Passes) -> Iterator[None]:
-    """Dropout samples inside; modes and buffers are as before afterwards."""
+    """Let dropout sample inside, and put modes and buffers back afterwards."""
     try:
         with sampling_among(passes.modules):
             yield
@@ -136,10 +136,10 @@ def _without_trace(passes: Passes) -> Iterator[None]:
 
 
 def members_of(model: Any) -> list[Callable[..., Any]]:
-    """The networks of an ensemble; of anything else, that alone.
+    """The networks of an ensemble; anything else is its only network.
 
     An ensemble is a :class:`~contextual_dropout.baselines.DeepEnsemble`, or a list, tuple or ``nn.ModuleList`` that
-    cannot be called itself; what another network calls its ``members`` is its own affair.
+    cannot be called itself; the attribute ``members`` of another network is not looked at.
     """
     if isinstance(model, DeepEnsemble):
         model = model.members
@@ -157,6 +157,6 @@ _NOTHING_RANDOM = (
     "nothing is sampled: the model drew no random number, so that all samples would be equal and look certain. Add "
     "sites with cd.contextualize(model), or dropout layers (nn.Dropout with p > 0); where dropout is called as a "
     "function, call it in eval mode too (F.dropout(x, p, self.training), which cd.predict switches on, and not "
-    "`if self.training:`); of a plain function give the nn.Module instead, so that its dropout can be switched on. "
+    "`if self.training:`); instead of a plain function give the nn.Module, so that its dropout can be switched on. "
     "samples=1 gives the one deterministic output"
 )

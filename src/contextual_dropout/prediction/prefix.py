@@ -1,11 +1,11 @@
-"""Many passes of a network that share everything before its first random call, its *prefix*.
+"""Running many passes of a network that share everything before its first random call, its *prefix*.
 
 The first pass is recorded: what was called and with what, what it returned, and which call was the first to draw random
 numbers (a site's, or any that moves torch's generators). In later passes each call before that one returns what it
 returned at first; the rest, the *suffix*, is computed.
 
 Correct first, as in :mod:`contextual_dropout.replay.rerun`: when a tensor of the prefix was changed in place later, the
-code takes another path or gives a call other numbers, a result that nobody held any more is read, a buffer is updated,
+code takes another path or gives a call other numbers, a result that was no longer in use is read, a buffer is updated,
 or random numbers are drawn where a torch function mode cannot see it (in a scripted module, for instance), the whole
 pass is computed. And a network that keeps or changes tensors of its own in a pass, draws from a generator of its own,
 or reaches for a tensor's memory (``.data``, ``.numpy()``) shares nothing at all: see :attr:`SharedPrefix.whole`.
@@ -105,7 +105,7 @@ class SharedPrefix(TorchFunctionMode):
         self._known: Tensor | None = None
 
     def first(self) -> Tensor:
-        """The output of the first pass, (B, ...), which is computed as it stands and watched."""
+        """Run the first pass, which is computed as it is and watched, and return its output, (B, ...)."""
         start = self._state = self._read()
         with self:
             out = self._call()
@@ -117,7 +117,7 @@ class SharedPrefix(TorchFunctionMode):
         return out
 
     def run(self, spread: Tensor | None = None) -> Tensor:
-        """The output of one more pass, (B, ...).
+        """Run one more pass and return its output, (B, ...).
 
         Args:
             spread: inside of :func:`torch.vmap`, a batched zero (), which makes sites draw a mask per sample.
@@ -132,7 +132,7 @@ class SharedPrefix(TorchFunctionMode):
                 # else the whole pass is right, or raises what is really wrong
         self._fork = None
         self._call.renew()
-        self._position, self._step = 0, SharedPrefix._go_on
+        self._position, self._step = 0, SharedPrefix._continue
         with self:
             return self._call()
 
@@ -140,7 +140,7 @@ class SharedPrefix(TorchFunctionMode):
         self._position, self._step = 0, SharedPrefix._recall
         with self:
             out = self._call()
-        if self._step is not SharedPrefix._go_on or out.device.type == "meta":
+        if self._step is not SharedPrefix._continue or out.device.type == "meta":
             raise NotRepeatable
         return out
 
@@ -150,7 +150,7 @@ class SharedPrefix(TorchFunctionMode):
         return self._step(self, func, *switched_on(func, args, kwargs or {}))
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of the first pass, up to its first random one."""
+        """Record a call of the first pass, up to its first random one."""
         if self._drew():  # out of our sight
             self._step = SharedPrefix._watch
             return self._watch(func, args, kwargs)
@@ -172,7 +172,7 @@ class SharedPrefix(TorchFunctionMode):
         return out
 
     def _watch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A later call of the first pass."""
+        """Watch a later call of the first pass."""
         self._drew()
         self._trace.note(func, args, kwargs)
         out = self._trace.made(self._compute(func, args, kwargs))
@@ -187,7 +187,7 @@ class SharedPrefix(TorchFunctionMode):
         return moved
 
     def _mark(self, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Tensor | None = None) -> None:
-        """The call that is being recorded is the first random one.
+        """Mark the call that is being recorded as the first random one.
 
         What is held from here on are aliases: so it shows whether anybody else holds a tensor after the pass.
         """
@@ -211,25 +211,25 @@ class SharedPrefix(TorchFunctionMode):
         self._step = SharedPrefix._watch
 
     def _recall(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a later pass, up to the first random one."""
+        """Answer a call of a later pass, up to the first random one."""
         assert self._fork is not None
         position, self._position = self._position, self._position + 1
         if not self._trace.follows(position, func, args, kwargs):
             raise NotRepeatable
         if position == self._fork.position:
-            # Other code than torch's (numpy's, for instance) may have made a tensor of the prefix anew.
+            # Other code than torch's (numpy's, for instance) may have made a new tensor of the prefix.
             pairs = zip(tensors_in((args, kwargs)), self._fork.arguments, strict=True)
             if not all(a is b for a, b in pairs):
                 raise NotRepeatable
-            self._known, self._step = self._fork.logits, SharedPrefix._go_on
+            self._known, self._step = self._fork.logits, SharedPrefix._continue
             return self._compute(func, args, kwargs)
         if (live := self._fork.live.get(position)) is not None:
             return live
         out = self._results[position]
         return _PLACEHOLDER if isinstance(out, weakref.ref) else copied(out)
 
-    def _go_on(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a later pass that is computed."""
+    def _continue(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compute a call of a later pass."""
         position, self._position = self._position, self._position + 1
         if self._spread is not None and not self._trace.follows(position, func, args, kwargs):
             raise NotRepeatable  # what is not torch's differs from pass to pass, so that samples must not share it

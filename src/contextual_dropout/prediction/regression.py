@@ -1,4 +1,4 @@
-"""What K sampled passes of a regression network say about an input."""
+"""Predictions of a regression network from K sampled passes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["RegressionPrediction"]
 @final
 @dataclass(frozen=True, repr=False, eq=False)
 class RegressionPrediction:
-    """Outputs under K sampled masks: their spread is the uncertainty of the model, without the noise of the data.
+    """Outputs under K sampled masks; their spread is the uncertainty of the model, without the noise of the data.
 
     Attributes:
         samples: (K, B, ...), the raw outputs.
@@ -70,7 +70,7 @@ class RegressionPrediction:
 
     @cached_property
     def std(self) -> Tensor:
-        """The root of the variance, (B, ...), also where that is too large or too small a number."""
+        """The standard deviation, (B, ...), also where the variance would overflow or underflow."""
         return self._spread(torch.std)
 
     def _spread(self, measure: Callable[..., Tensor]) -> Tensor:

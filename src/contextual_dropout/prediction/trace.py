@@ -1,4 +1,4 @@
-"""What a network calls in a pass, and with what: so its passes are known to differ in random numbers alone.
+"""Tracing the calls of a pass and their arguments, to know that passes differ in random numbers alone.
 
 A pass that is replayed from its first random call on, or run for many samples at once, does what the first pass did if
 the same functions are called with the same numbers, and with the same tensors where these come from outside:
@@ -22,7 +22,7 @@ from contextual_dropout.replay.tensors import MEMORY, version
 
 __all__ = ["SPLIT", "Trace", "tensors_in"]
 
-#: Random functions of which :func:`torch.vmap` is known to give each sample its own draw, or to raise; with any other
+#: Random functions for which :func:`torch.vmap` is known to give each sample its own draw, or to raise; with any other
 #: function samples are looped.
 SPLIT = frozenset(
     {
@@ -54,7 +54,7 @@ class Trace:
         self._outside: dict[int, tuple[Tensor, int]] = {}
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take down a call that is about to be made."""
+        """Note a call that is about to be made."""
         given = _given(args, kwargs)
         for place, value in enumerate(given):
             if isinstance(value, Tensor):
@@ -70,7 +70,7 @@ class Trace:
         self._calls.append((func, given))
 
     def made(self, out: Any) -> Any:
-        """Take down what a call returned, and hand it on."""
+        """Note what a call returned, and return it."""
         for tensor in (out,) if isinstance(out, Tensor) else tensors_in(out):
             if id(tensor) not in self._outside:
                 self._made[id(tensor)] = weakref.ref(tensor)
@@ -85,11 +85,11 @@ class Trace:
         return (called is func or called == func) and len(now) == len(given) and all(map(_same, given, now))
 
     def kept(self) -> bool:
-        """Whether somebody still holds a tensor that the pass made."""
+        """Whether a tensor that the pass made is still in use."""
         return any(reference() is not None for reference in self._made.values())
 
     def disturbed(self, renewed: Iterable[Tensor]) -> bool:
-        """Whether the pass changed in place a tensor that it did not make and that nobody will put back."""
+        """Whether the pass changed in place a tensor that it did not make and that will not be put back."""
         put_back = {id(tensor) for tensor in renewed}
         return any(version(tensor) != was for key, (tensor, was) in self._outside.items() if key not in put_back)
 

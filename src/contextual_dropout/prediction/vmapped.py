@@ -1,4 +1,4 @@
-"""Sites inside of :func:`torch.vmap`: all samples of a chunk as one long batch.
+"""Running sites inside of :func:`torch.vmap`: all samples of a chunk as one long batch.
 
 To vmap a site is some twenty operations, each with a batching rule (or without: then vmap loops). But a site treats
 its examples independently anyway, so that the k samples of B examples are k B examples. This is the only place
@@ -29,7 +29,7 @@ def is_batched(tensor: Tensor) -> bool:
 
 
 def as_rows(site: ContextualDropout, u: Tensor, context: Tensor | None) -> bool:
-    """Whether the usual case is given: examples on the first axis and nothing else to read.
+    """Whether this is the usual case: examples on the first axis and no context.
 
     A position-wise site has examples there too, and so have several rows of each example, one after the other.
     """
