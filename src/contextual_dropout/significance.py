@@ -1,4 +1,4 @@
-"""Is the most probable class really ahead of the second? Two-sided tests, one p-value per example (Appendix D).
+"""Tests whether the most probable class is really ahead of the second: two-sided p-values per example (Appendix D).
 
 =============== ======= ============= ====================================================
 test            pairing parametric    use it for
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # type: ignore[import-untyped, unused-ignore]  # whose parts load at first use: stats takes a second
+import scipy  # type: ignore[import-untyped, unused-ignore]  # its parts load at first use: stats takes a second
 import torch
 from torch import Tensor
 
@@ -146,9 +146,9 @@ def rank_sum(a: Tensor, b: Tensor) -> Tensor:
 
 
 def top_two_p_value(samples: Tensor, test: TwoSampleTest = paired_t) -> Tensor:
-    """How significantly the class of highest mean probability beats the second (Appendix D of the paper).
+    """The p-value of the class of highest mean probability against the second (Appendix D of the paper).
 
-    Which classes these are, :func:`leading_classes` says.
+    :func:`leading_classes` says which classes these are.
 
     Args:
         samples: (K, B, C) probabilities, C >= 2.

@@ -207,7 +207,7 @@ def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, re
         passes.renew()
         first = _First(passes, read)
     if host.happened():
-        host.begin_anew()
+        host.restart()
         return _plain(passes, samples)
     if not first.out.numel():  # nothing to draw masks for
         return first.out.expand(samples, *first.out.shape)
@@ -267,7 +267,7 @@ def _folded(passes: Passes, chain: Folded, sizes: list[int], seed: int) -> Tenso
     if passes.pick is find_logits:
         return outs[0] if len(outs) == 1 else torch.cat(outs)
     with HostDraws(seed) as host:  # the caller's own function may do anything
-        host.begin_anew()
+        host.restart()
         return torch.stack([passes.pick(sample) for out in outs for sample in out])
 
 

@@ -1,4 +1,4 @@
-"""The state around a pass that running it again must find as it was and leave as it is."""
+"""The state around a pass, which a rerun must find as it was and leave as it is: buffers and host generators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BufferState:
     """The values of buffers.
 
     Args:
-        owners: the modules that have them, and their names there; see :func:`stateful_buffers`.
+        owners: the modules that own them, and their names there; see :func:`stateful_buffers`.
     """
 
     def __init__(self, owners: list[tuple[nn.Module, str]]) -> None:
@@ -26,7 +26,7 @@ class BufferState:
         self._entries = [(module, name, buffer, buffer.detach().clone()) for module, name, buffer in buffers]
 
     def unchanged(self) -> bool:
-        """Whether every buffer has still the same values."""
+        """Whether every buffer still has the same values."""
         return all(torch.equal(getattr(module, name), value) for module, name, _, value in self._entries)
 
     def restore(self) -> None:
@@ -39,8 +39,8 @@ class BufferState:
 
 
 class Surroundings:
-    """What a pass can change besides torch's generators: buffers, and the generators of Python (some networks skip
-    layers by it) and numpy.
+    """Buffers, and the generators of Python (by which some networks skip layers) and numpy: all that a pass can change
+    besides torch's generators.
     """
 
     def __init__(self, owners: list[tuple[nn.Module, str]]) -> None:
@@ -65,10 +65,10 @@ def normalisation_buffers(model: nn.Module) -> frozenset[int]:
 
 
 def stateful_buffers(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str]]:
-    """All other buffers, as owner and name: a rerun neither reads nor writes those of normalisation layers."""
+    """All buffers except those of normalisation layers, which a rerun does not use, as owner and name."""
     return all_buffers(module for module in modules if not isinstance(module, _NormBase))
 
 
 def all_buffers(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str]]:
-    """Buffers as owner and name."""
+    """All buffers, as owner and name."""
     return [(module, name) for module in modules for name, buffer in module._buffers.items() if buffer is not None]

@@ -1,7 +1,7 @@
-"""Networks under ``torch.compile``: what can be done with compiled code, and what takes the network itself.
+"""Handling networks under ``torch.compile``: what works in compiled code, and what needs the network itself.
 
 Dynamo follows a :class:`torch.overrides.TorchFunctionMode`, so that a recording sees the sites of compiled code too.
-What it cannot do there is to look at every call, to run a part of a pass again, or to lift a stop-gradient afterwards.
+There it cannot look at every call, run a part of a pass again, or lift a stop-gradient afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def uncompiled(model: Model) -> Model:
 
 @contextmanager
 def eagerly() -> Iterator[None]:
-    """Inside, compiled code runs uncompiled, call by call."""
+    """Run compiled code uncompiled, call by call."""
     if "torch._dynamo" not in sys.modules:  # then nothing is compiled, and importing it takes a second
         yield
         return
@@ -45,7 +45,7 @@ def eagerly() -> Iterator[None]:
 
 
 def refuse_reruns(part: str, estimator: object) -> None:
-    """Raise, as a site is in a compiled part, where no other mask can be put.
+    """Raise for an estimator with reruns: a site is in a compiled part, where its mask cannot be replaced.
 
     Raises:
         ValueError: always.
@@ -59,7 +59,7 @@ def refuse_reruns(part: str, estimator: object) -> None:
 
 
 def refuse_wrappers(model: nn.Module) -> None:
-    """Raise if ``torch.compile`` returned the model or a part of it: that goes on calling the module it was given.
+    """Raise if ``torch.compile`` returned the model or a part of it, which would still call the unconverted module.
 
     Raises:
         ValueError: there is such a part.
@@ -77,5 +77,5 @@ def _is_compiled(module: nn.Module) -> bool:
 
 
 def _is_wrapper(module: Any) -> bool:
-    """Whether it is what torch.compile returns; told by its name, as importing the class takes a second."""
+    """Whether a module is what torch.compile returns; by its name, as importing the class takes a second."""
     return type(module).__name__ == "OptimizedModule"

@@ -1,4 +1,4 @@
-"""Several processes that train one model: what has to happen in step on all of them.
+"""Keeping several processes that train one model in step.
 
 A process that waits in a collective operation for one that does not come waits for ever. So the number of passes of a
 step never depends on what one process drew, and pseudo passes start no collective operation of their own.
@@ -24,12 +24,12 @@ __all__ = [
 
 
 def processes() -> int:
-    """How many processes train together; 1 where there is no process group."""
+    """The number of processes that train together; 1 without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """The sum of what the processes have, the same on all of them."""
+    """The sum of the processes' values, the same on all of them."""
     if processes() == 1:
         return values
     total = values.clone()
@@ -47,7 +47,7 @@ def is_sharded(model: nn.Module) -> bool:
 
 
 def refuse_wrapped(model: nn.Module, verb: str) -> None:
-    """Raise if a wrapper that looks at the parameters once, when it is made, would not see those of new sites."""
+    """Raise if a wrapper, which looks at the parameters once, when it is made, would miss those of new sites."""
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
     for name, module in model.named_modules():
@@ -60,7 +60,7 @@ def refuse_wrapped(model: nn.Module, verb: str) -> None:
 
 
 def exchange_buffers(model: nn.Module) -> None:
-    """What :class:`~torch.nn.parallel.DistributedDataParallel` would do at the start of its next pass, now.
+    """Exchange buffers now, as :class:`~torch.nn.parallel.DistributedDataParallel` would at the start of its next pass.
 
     So a pass can be recorded from the buffers that it computes with.
     """
@@ -72,10 +72,10 @@ def exchange_buffers(model: nn.Module) -> None:
 
 @contextmanager
 def without_buffer_broadcasts(model: nn.Module) -> Iterator[None]:
-    """For passes after the true one: buffers were exchanged before it.
+    """Exchange no buffers in the passes inside, which follow the true one: they were exchanged before it.
 
-    :class:`~torch.nn.parallel.DistributedDataParallel` would do so again in the first of them, and for that leave it
-    out in the next step.
+    :class:`~torch.nn.parallel.DistributedDataParallel` would do so again in the first of them, and then leave it out
+    in the next step.
     """
     wrappers = _wrappers(model)
     before = [wrapper.require_forward_param_sync for wrapper in wrappers]

@@ -1,4 +1,4 @@
-"""Random numbers of one's own: draw inside, and leave every global generator as it was."""
+"""Drawing random numbers and leaving every global generator as it was."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Reader = Callable[[], list[bytes]]
 
 
 def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
-    """The seed that the caller's ``seed`` or ``generator`` stands for; fresh entropy without either.
+    """The seed that the caller's ``seed`` or ``generator`` gives; by default fresh entropy.
 
     Example:
         >>> seed_from(3, None)
@@ -73,15 +73,15 @@ def seed_of(seed: int, index: int) -> int:
 
 
 def rng_reader(devices: Iterable[torch.device]) -> Reader:
-    """Reads the states of torch's default generators on the CPU and on ``devices``."""
+    """Make a function that reads the states of torch's default generators on the CPU and on ``devices``."""
     readers = [partial(torch.get_device_module(device).get_rng_state, device) for device in _accelerators(devices)]
-    # As bytes, five kilobytes are compared in no time, and out of sight of torch.vmap.
+    # As bytes, five kilobytes are compared quickly, and out of sight of torch.vmap.
     return lambda: [_bytes(torch.get_rng_state()), *(_bytes(read()) for read in readers)]
 
 
 @contextmanager
 def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """Puts torch's generators (on the CPU and on ``devices``), Python's and numpy's back at the end.
+    """Put torch's generators (on the CPU and on ``devices``), Python's and numpy's back at the end.
 
     Example:
         >>> before = torch.get_rng_state()
@@ -131,7 +131,7 @@ class NumpyState:
         self.spare = bool(self._state["has_gauss"])
 
     def moved(self) -> bool:
-        """Whether numbers have been drawn since, but for a spare one."""
+        """Whether numbers have been drawn since, apart from a spare one."""
         return get_bit_generator() is not self._generator or _numpy_bytes(self._generator) != self._bytes
 
     def restore(self) -> None:
@@ -142,7 +142,7 @@ class NumpyState:
 
 
 class Stream:
-    """Random numbers apart from the global ones on the CPU, from whose present state they go on.
+    """Random numbers apart from the global ones on the CPU, which start from the present state of these.
 
     Example:
         >>> stream, before = Stream(), torch.get_rng_state()
@@ -157,7 +157,7 @@ class Stream:
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Inside, torch, Python and numpy draw from this stream."""
+        """Let torch, Python and numpy draw from this stream inside."""
         with preserved():
             self._torch.restore()
             self._numpy.restore()
@@ -173,7 +173,7 @@ class Stream:
 
 @contextmanager
 def isolated(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
-    """Inside, torch's generators start from ``seed``; afterwards they are as before."""
+    """Start torch's generators from ``seed`` inside, and put them back afterwards."""
     devices = _accelerators(devices)
     with ONE_AT_A_TIME, _torch_preserved(devices):
         # Not torch.manual_seed: it would seed every accelerator of the machine, and we restore only our own.
@@ -208,7 +208,7 @@ def _host_preserved() -> Iterator[None]:
 
 
 class HostDraws:
-    """Tells whether a pass drew from Python's or numpy's global generator, by which some networks skip layers.
+    """Detects whether a pass drew from Python's or numpy's global generator, by which some networks skip layers.
 
     Such a draw is an ordinary number that all samples of a batched pass, and all replays of a prefix, would
     share. A context, after which both generators are as before: inside, Python's starts from ``seed``, and numpy's once
@@ -226,20 +226,20 @@ class HostDraws:
         random.seed(self._seed)
         self._numpy = NumpyState()
         if self._numpy.spare:
-            self.begin_anew()
+            self.restart()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._outside.__exit__(*error)
 
-    def begin_anew(self) -> None:
-        """Both generators start from the seed, and there were no draws."""
+    def restart(self) -> None:
+        """Start both generators from the seed, and forget earlier draws."""
         random.seed(self._seed)
         set_bit_generator(np.random.MT19937(self._seed % 2**64))
         self._numpy = NumpyState()
 
     def happened(self) -> bool:
-        """Whether there were any since the beginning."""
+        """Whether there were any draws since the beginning."""
         if random.random() != self._first or self._numpy.moved():
             return True
         random.seed(self._seed)  # the number that we drew ourselves is to be drawn again
@@ -255,7 +255,7 @@ def _bytes(state: Tensor) -> bytes:
 
 
 def _numpy_bytes(generator: np.random.BitGenerator) -> bytes:
-    """The state of a generator; of numpy's usual one straight from memory, where 624 words and a position are."""
+    """The state of a generator; that of numpy's usual one straight from memory, as 624 words and a position."""
     if type(generator) is np.random.MT19937:
         return ctypes.string_at(generator.ctypes.state_address, 625 * 4)
     return pickle.dumps(generator.state)

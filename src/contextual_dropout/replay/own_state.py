@@ -1,9 +1,8 @@
-"""What a model holds besides parameters and buffers, and whether a pass has changed it.
+"""The state of a model besides parameters and buffers, and whether a pass has changed it.
 
 A pass that leaves something behind (a counter, a cache, a list of activations) or draws from a generator of the model's
-own is not like the next one. Looked through are the attributes of all modules and what these contain, what methods and
-hooks have in closures, and the global names of the files that define the modules' classes; of installed packages the
-instances alone.
+own is not like the next one. Searched are the attributes of all modules and their contents, the closures of methods and
+hooks, and the global names of the files that define the modules' classes; of installed packages only the instances.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _SIMPLE = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch
 _LEAVES = (*_SIMPLE, Tensor, np.ndarray, ModuleType, BuiltinFunctionType)
 _MAPPINGS = (dict, MappingProxyType)
 _SEQUENCES = (list, tuple, set, frozenset, deque)
-#: What every module has; empty but for hooks and what is looked at elsewhere.
+#: The attributes of every module; empty except for hooks and what is looked at elsewhere.
 _STANDARD = frozenset(vars(nn.Module()))
 _OURS = __name__.partition(".")[0]
-#: How deep is looked, and at how many things besides the modules: a trainer or a data set is not looked through.
+#: The depth of the search, and the most objects besides the modules: a trainer or a data set is not searched.
 DEPTH, MOST = 8, 20_000
 
 
@@ -42,7 +41,7 @@ class OwnState:
 
     Args:
         modules: all of them.
-        others: what else a pass may change: a model that is not a module, arguments.
+        others: other objects that a pass may change: a model that is not a module, arguments.
 
     Example:
         >>> class Counting(nn.Module):
@@ -78,7 +77,7 @@ class OwnState:
             _set_state(generator, state)
 
     def changed(self) -> bool:
-        """Whether anything is not as it was; an iterator may have moved without a trace."""
+        """Whether anything has changed; an iterator may have moved without a trace."""
         return self._iterators or self.drew() or not all(_alike(_items(held), was) for held, was in self._contents)
 
     def was_set_up(self) -> bool:
@@ -98,7 +97,7 @@ class OwnState:
         return items
 
     def _parts(self, value: Any) -> Iterable[Any]:
-        """What is in a value, which is noted if it can change."""
+        """The contents of a value, which is noted if it can change."""
         if isinstance(value, nn.Module):
             if not isinstance(value, ContextualDropout):  # what a site notes changes no later pass
                 self._note(vars(value))
@@ -123,7 +122,7 @@ class OwnState:
         return [*inner, *(self._note(vars(value)) if hasattr(value, "__dict__") else ())]
 
     def _defined_in(self, kind: type) -> Iterable[Any]:
-        """What a class has itself, and the generators and containers among the global names around it."""
+        """The attributes of a class, and the generators and containers among the global names around it."""
         module = sys.modules.get(kind.__module__)
         if module is None or not _is_users(module):
             return kind.__bases__
@@ -160,7 +159,7 @@ def _filled(holder: Any, before: list[Any]) -> bool:
 
 
 def _state(generator: Any) -> Any:
-    """Where a generator stands."""
+    """The state of a generator."""
     if isinstance(generator, torch.Generator):
         return generator.get_state()
     if isinstance(generator, random.Random):
@@ -186,7 +185,7 @@ def _same(state: Any, other: Any) -> bool:
 
 
 def _is_users(module: ModuleType) -> bool:
-    """Whether a file is neither ours nor of an installed package."""
+    """Whether a file is the user's: not of this library, nor of an installed package."""
     file = getattr(module, "__file__", None) or ""
     package = module.__name__.partition(".")[0]
     return package != _OURS and package not in sys.stdlib_module_names and "-packages" not in file

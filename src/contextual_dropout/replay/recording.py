@@ -1,4 +1,4 @@
-"""What a pass drew, and what is needed to run it again from one of its draws on.
+"""Recording a pass: its draws, and what is needed to run it again from one of them on.
 
 A :class:`Recording` watches the true pass: every torch call of the user's code and every draw of a site. See
 :mod:`contextual_dropout.replay.rerun` for what is done with it.
@@ -32,7 +32,7 @@ from contextual_dropout.replay.tensors import MEMORY, copied, storage_of
 
 __all__ = ["BatchNormCall", "Draw", "Fork", "Mutation", "Recording", "Sampler", "Watch"]
 
-#: What :func:`torch.utils.checkpoint.checkpoint` takes for itself.
+#: The options of :func:`torch.utils.checkpoint.checkpoint` itself.
 _CHECKPOINT_OPTIONS = ("context_fn", "debug", "determinism_check", "early_stop", "preserve_rng_state", "use_reentrant")
 
 
@@ -41,7 +41,7 @@ class Draw:
     """One random call of one site.
 
     Attributes:
-        site: whose call it was; a site called twice in a pass has two draws.
+        site: the site that was called; a site called twice in a pass has two draws.
         logits: natural logits t * alpha (B, C), attached to the encoder's graph; (B, ..., C) of a position-wise site.
         noise: the uniforms pi or normals eps behind the mask, like the logits.
         sampled: z, like the logits, attached to them where the family is pathwise.
@@ -81,7 +81,7 @@ class BatchNormCall(NamedTuple):
 
     @property
     def layer(self) -> tuple[int, int]:
-        """Tells the calls of one layer from those of another."""
+        """The identity of the layer that made the call."""
         return id(self.running_mean), id(self.weight)
 
 
@@ -93,7 +93,7 @@ class BatchStatistics:
 
     @cached_property
     def variance_and_mean(self) -> tuple[Tensor, Tensor] | None:
-        """(C,) each, in at least single precision; the variance is the biased one. None if the batch has changed."""
+        """The biased variance and the mean, (C,) each, at least in single precision; None if the batch has changed."""
         batch = self._batch
         if _version(batch) != self._version:
             return None
@@ -101,7 +101,7 @@ class BatchStatistics:
         return torch.var_mean(batch, [axis for axis in range(batch.ndim) if axis != 1], correction=0)
 
     def settle(self) -> None:
-        """Compute them now and let go of the batch."""
+        """Compute the statistics now and release the batch."""
         _ = self.variance_and_mean
         self._batch = torch.empty(0)
 
@@ -148,11 +148,11 @@ class Fork:
 
 @dataclass(frozen=True)
 class Watch:
-    """How closely a recording looks.
+    """The things that a recording keeps.
 
     Attributes:
         rerunnable: keep what any rerun needs: batch statistics, buffers, generators.
-        replayable: and what a replay needs on top: the calls.
+        replayable: keep what a replay needs besides: the calls.
         repeatable: keep the generators, for one more pass with the same noise.
     """
 
@@ -166,7 +166,7 @@ class Recording(TorchFunctionMode):
 
     Args:
         model: the network; its buffers may be changed by this pass, but not by a rerun.
-        sampler: how sites turn noise into masks in this pass.
+        sampler: turns the sites' noise into masks in this pass.
         watch: what to keep.
 
     Attributes:
@@ -203,13 +203,13 @@ class Recording(TorchFunctionMode):
             self.before, self.generators_before = Surroundings(self._buffers), RandomState(self.device)
 
     def name_of(self, site: ContextualDropout) -> str:
-        """What the model calls a site."""
+        """The name of a site in the model."""
         names = (name for name, module in self.model.named_modules() if module is site)
         return next(names, "(not part of the model)") or "(the model itself)"
 
     @cached_property
     def after(self) -> Surroundings:
-        """What surrounds the pass now that it is over; to be asked for before anything else is run."""
+        """The surroundings of the pass at its end; ask for them before anything else is run."""
         return Surroundings(self._buffers)
 
     @cached_property
@@ -270,12 +270,12 @@ class Recording(TorchFunctionMode):
         return out
 
     def _checkpointed(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A checkpointed part of compiled code, which would lose its draws: the compiler knows what to recompute."""
+        """Run a checkpointed part of compiled code without the checkpoint, which would lose its draws."""
         with self:
             return function(*args, **{name: kwargs[name] for name in kwargs if name not in _CHECKPOINT_OPTIONS})
 
     def _remember(self, func: Any, out: Any, source: int = 0) -> Any:
-        """Note a call and hand its result on; ``source`` is the memory that it may only be a view of."""
+        """Note a call and return its result; ``source`` is the memory that it may only be a view of."""
         position = len(self.calls)
         if isinstance(out, Tensor):
             reference = weakref.ref(out)
@@ -302,7 +302,7 @@ class Recording(TorchFunctionMode):
 
 
 def _version(tensor: Tensor) -> int:
-    """How often a tensor was changed in place; inference tensors do not count it."""
+    """The number of changes of a tensor in place; inference tensors do not count them."""
     return 0 if tensor.is_inference() else tensor._version
 
 

@@ -1,8 +1,8 @@
 """Running a pass again with another mask at one site: the pseudo passes.
 
 Everything before the site, the *fork*, is not computed again: each call returns what it returned in the true
-pass (*prefix replay*), so that a pseudo pass costs its suffix only, whatever the network's shape. Results that
-nobody could still read at the fork are replaced by a placeholder that cannot be computed with.
+pass (*prefix replay*), so that a pseudo pass costs its suffix only, whatever the network's shape. Results that were no
+longer in use at the fork are replaced by a placeholder that cannot be computed with.
 
 Correct first: if anything speaks against a replay (a tensor of the prefix or a buffer was changed in place later,
 the code takes another path, a placeholder is touched), the whole pass is computed, from the buffers and generators
@@ -38,7 +38,7 @@ _INPLACE_OPERATORS = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itru
 
 
 class CommonNoise:
-    """Later draws see the noise of the true pass, and so does every other random call.
+    """Noise of the true pass for later draws and for every other random call.
 
     The two passes of a difference may share their randomness without bias, and then differ only by what the
     fork's mask does: less variance than with the fresh uniforms of the paper's Algorithm 1.
@@ -49,56 +49,56 @@ class CommonNoise:
         self._outside = RandomState(recording.device)
 
     def begin_prefix(self) -> None:
-        """Before a prefix is computed again."""
+        """Prepare the generators for a prefix that is computed again."""
         self._recording.generators_before.restore()
 
     def after_draw(self, index: int) -> None:
-        """After draw ``index``, at the fork or later."""
+        """Set the generators after draw ``index``, at the fork or later."""
         if index < len(self._recording.forks):
             self._recording.forks[index].after.restore()
 
     def draw(self, index: int, family: Family, logits: Tensor) -> Tensor:
-        """For draw ``index``; fresh where the rerun has gone another way than the true pass."""
+        """The noise of draw ``index``; fresh where the rerun has taken another path than the true pass."""
         draws = self._recording.draws
         same = index < len(draws) and draws[index].family is family and draws[index].noise.shape == logits.shape
         return draws[index].noise if same else family.noise(logits)
 
     def end(self) -> None:
-        """After the rerun."""
+        """Put the generators back after the rerun."""
         self._outside.restore()
 
 
 class FreshNoise:
-    """From the fork on everything is drawn anew: an independent sample that shares the prefix."""
+    """Fresh noise from the fork on: an independent sample that shares the prefix."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._outside: RandomState | None = None
 
     def begin_prefix(self) -> None:
-        """Before a prefix is computed again."""
+        """Prepare the generators for a prefix that is computed again."""
         self._outside = RandomState(self._recording.device)
         self._recording.generators_before.restore()
 
     def after_draw(self, index: int) -> None:
-        """After draw ``index``, at the fork or later."""
+        """Set the generators after draw ``index``, at the fork or later."""
         if self._outside is not None:
             self._outside.restore()
             self._outside = None
 
     def draw(self, index: int, family: Family, logits: Tensor) -> Tensor:
-        """For draw ``index``."""
+        """Fresh noise for draw ``index``."""
         return family.noise(logits)
 
     def end(self) -> None:
-        """After the rerun: what it drew stays drawn."""
+        """Leave the generators where the rerun brought them."""
 
 
 Noise = CommonNoise | FreshNoise
 
 
 class Rerun(TorchFunctionMode):
-    """A pass with another mask at draw ``fork``; :func:`rerun` says what the arguments are."""
+    """A pass with another mask at draw ``fork``; see :func:`rerun` for the arguments."""
 
     def __init__(self, recording: Recording, fork: int, mask: Tensor, sampler: Sampler, noise: Noise) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Rerun(TorchFunctionMode):
         return site.apply_mask(u, draw.mask)
 
     def _check_arrival(self, site: ContextualDropout, u: Tensor, context: Tensor | None) -> None:
-        """A pass that was computed again must bring the fork the logits of the true pass, up to rounding."""
+        """Check that the pass, computed again, gives the fork the logits of the true pass, up to rounding."""
         logits, true = site.logits(u, context), self._recording.draws[self._fork].logits.detach()
         if logits.shape != true.shape or not torch.allclose(logits, true, rtol=1e-2, atol=1e-2):
             raise NotRepeatable
@@ -183,7 +183,7 @@ class Replay(Rerun):
         return super().__torch_function__(func, types, args, kwargs)
 
     def _check_arrival(self, site: ContextualDropout, u: Tensor, context: Tensor | None) -> None:
-        """A replay must bring the fork the very tensor of the true pass: code that is not torch's may make another."""
+        """Check that the fork gets the very tensor of the true pass: code other than torch's may make another."""
         if u is not self._target.features:
             raise NotRepeatable
 
@@ -214,11 +214,11 @@ def rerun(
 
     Args:
         recording: of the true pass of ``closure``.
-        closure: what the user gave.
+        closure: the user's.
         fork: index of the draw; earlier draws keep their masks.
         mask: z (B, C) for that draw.
-        sampler: how later draws turn noise into masks.
-        noise: where later draws take their noise from.
+        sampler: turns the noise of later draws into masks.
+        noise: the source of noise for later draws.
 
     Returns:
         The closure's value and the draws from ``fork`` on, without autograd.
@@ -292,7 +292,7 @@ def _instance_norm(
     *rest: Any,
     **kwargs: Any,
 ) -> Tensor:
-    """Instance normalisation that does not update the running statistics."""
+    """Run an instance normalisation without updating the running statistics."""
     if use_input_stats:
         running_mean = running_var = None
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, *rest, **kwargs)

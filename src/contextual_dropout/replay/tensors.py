@@ -1,4 +1,4 @@
-"""Tensors of a pass that may be run again: their versions, their memory, copies of what holds them."""
+"""Tensors of a pass that may be run again: their versions, their memory, copies of their containers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MEMORY = frozenset(
 
 
 def version(value: Any) -> int:
-    """How often a tensor was changed in place; inference tensors do not count it."""
+    """The number of changes of a tensor in place; inference tensors do not count them."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 def storage_of(tensor: Tensor) -> int:
-    """Tells the memory of one tensor from another's; 0 where there is none (sparse or nested layouts)."""
+    """The address of a tensor's memory; 0 where there is none (sparse or nested layouts)."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):  # which of the two torch raises depends on the layout
@@ -34,9 +34,9 @@ def storage_of(tensor: Tensor) -> int:
 
 
 def copied(value: Any) -> Any:
-    """Lists, dictionaries and arrays as copies, so that what is done to one does not show in another."""
+    """Copy lists, dictionaries and arrays, so that a change of one does not show in another."""
     return copy.copy(value) if isinstance(value, list | dict | np.ndarray) else value
 
 
 class NotRepeatable(BaseException):
-    """The rerun does not follow the recording; not an Exception, so that no user code swallows it."""
+    """Raised when a rerun does not follow the recording; not an Exception, so that no user code swallows it."""

@@ -1,1 +1,1 @@
-"""The objective: closure in, loss out."""
+"""The objective, which takes a closure and returns a loss, its gradient estimators and KL schedules."""

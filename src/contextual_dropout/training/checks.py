@@ -1,4 +1,4 @@
-"""What can be wrong with a step, said so that it can be mended."""
+"""Checking a training step, with messages that say how to fix it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SaturationWarning(UserWarning):
 
 
 def closure_called_sites(sites: Collection[ContextualDropout], recording: Recording) -> None:
-    """At least one site has to have sampled, and every one that did has to belong to the model."""
+    """Raise unless a site has sampled, and every one that did belongs to the model."""
     if not sites:
         raise RuntimeError(
             "the model has no contextual dropout site: convert it with cd.contextualize(model), or build it with "
@@ -56,7 +56,7 @@ def closure_called_sites(sites: Collection[ContextualDropout], recording: Record
 
 
 def one_value_per_sample(recording: Recording, log_likelihood: Tensor, rows: Rows) -> None:
-    """The closure's value has to be (B,), B being the sites' number of samples; any number where rows are coupled."""
+    """Raise unless the closure's value is (B,), B being the sites' number of samples; any number for coupled rows."""
     samples = len(recording.draws[0].logits)
     if not isinstance(log_likelihood, Tensor) or log_likelihood.ndim != 1:
         got = f"shape {tuple(log_likelihood.shape)}" if isinstance(log_likelihood, Tensor) else repr(log_likelihood)
@@ -79,8 +79,8 @@ def one_value_per_sample(recording: Recording, log_likelihood: Tensor, rows: Row
 
 
 def finite(what: str, values: Tensor, where: str = "") -> None:
-    """No example's value may be infinite or NaN."""
-    if math.isfinite(values.sum().item()):  # one number to look at; only its failure asks for a closer look
+    """Raise if an example's value is infinite or NaN."""
+    if math.isfinite(values.sum().item()):  # one number to look at; only if it fails are all looked at
         return
     bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if not bad:  # finite numbers with an infinite sum
@@ -93,14 +93,14 @@ def finite(what: str, values: Tensor, where: str = "") -> None:
 
 
 def finite_rerun(recording: Recording, draw: Draw, log_likelihood: Tensor) -> None:
-    """Nor may it be under another mask of a draw."""
+    """Raise if an example's value is infinite or NaN under another mask of a draw."""
     if not math.isfinite(log_likelihood.sum().item()):
         where = f", under another mask at site {recording.name_of(draw.site)!r},"
         finite("log-likelihood", log_likelihood, where)
 
 
 def sites_can_learn(recording: Recording) -> None:
-    """Where an encoder has trainable parameters, autograd must have seen its logits."""
+    """Raise if an encoder has trainable parameters and autograd has not seen its logits."""
     for draw in recording.draws:
         if draw.site.encoder.trainable and not draw.logits.requires_grad:
             raise RuntimeError(
@@ -114,7 +114,7 @@ class CoupledRowsWarning(UserWarning):
 
 
 def warn_of_coupled_rows() -> None:
-    """Say that score-function gradients are biased, and what to do."""
+    """Warn that score-function gradients are biased, and say what to do."""
     warnings.warn(
         "the mask of one example moves the log-likelihood of another (as between nodes of a graph, or where rows of "
         "the batch are mixed): ARM, DisARM and REINFORCE credit a mask with its own example only, so that their "
@@ -126,7 +126,7 @@ def warn_of_coupled_rows() -> None:
 
 
 def warn_if_saturated(recording: Recording) -> bool:
-    """Warn of the first site that keeps nearly nothing or nearly everything; tells whether it did."""
+    """Warn of the first site that keeps nearly nothing or nearly everything; True if there is one."""
     low, high = HEALTHY_KEEP_PROBABILITY
     for draw in recording.draws:
         keep = draw.logits.detach().sigmoid().mean().item() if draw.logits.numel() else low

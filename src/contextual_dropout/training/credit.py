@@ -1,4 +1,4 @@
-"""Which part of a batch's reward the mask of a row is credited with.
+"""Crediting the mask of a row with its part of a batch's reward.
 
 Rows that do not act on one another (most networks): a mask is credited with its own example's reward. Rows that do
 (nodes of a graph, cells that attend to the whole batch): a mask also moves the log-likelihoods of its neighbours, so it
@@ -18,7 +18,7 @@ Rows = Literal["independent", "coupled"]
 
 
 def cost_of_examples(cost: Tensor, examples: int, rows: Rows) -> Tensor:
-    """What a draw costs each example, (B,), from what it costs each of its rows, (R,).
+    """The cost of a draw for each example, (B,), from its cost for each of their rows, (R,).
 
     A folded site has R = r B rows, r of each example. Coupled rows belong to no example: each has an equal share.
     """
@@ -28,12 +28,12 @@ def cost_of_examples(cost: Tensor, examples: int, rows: Rows) -> Tensor:
 
 
 def reward_of_rows(reward: Tensor, rows: Rows) -> Tensor:
-    """What a mask is credited with: its example's reward (B,), or the whole batch's ()."""
+    """The reward that a mask is credited with: its example's (B,), or the whole batch's ()."""
     return reward.sum() if rows == "coupled" else reward
 
 
 def spread(reward: Tensor, logits: Tensor) -> Tensor:
-    """Rewards (B,) or (), in the precision of logits (R, ..., C) and so that the two can be multiplied.
+    """Rewards (B,) or () in the precision of logits (R, ..., C), and in a shape that can be multiplied with them.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""What a draw costs: its closed-form KL or the sampled log-ratio, per example and summed over units.
+"""The cost of a draw: its closed-form KL or the sampled log-ratio, per example and summed over units.
 
 The ELBO is E_q[log p(y | x, z) - kl_weight * sum_l cost_l]. The closed form has already taken the expectation
 over the draw's own mask, so a mask influences only the *later* costs; the log-ratio log q(z) - log p(z), which

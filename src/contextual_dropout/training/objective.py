@@ -24,7 +24,7 @@ from contextual_dropout.training.trial import Trial, sample
 
 __all__ = ["ELBO", "Step"]
 
-#: How many steps lie between two looks at the keep probabilities.
+#: The number of steps between two looks at the keep probabilities.
 HEALTH_INTERVAL = 100
 
 
@@ -69,7 +69,7 @@ class ELBO:
             any number of log-likelihoods, one for each graph, say, or one in all. Score-function estimators (ARM,
             DisARM, REINFORCE) are unbiased only if this is right; a first step that shows otherwise warns.
         replay: whether pseudo passes take what comes before their site from the true pass instead of computing
-            it again. The result is the same; without it a step is slower and keeps fewer activations.
+            it again. The result is the same; with ``False`` a step is slower and keeps fewer activations.
 
     Example:
         >>> import torch.nn.functional as F
@@ -128,7 +128,7 @@ class ELBO:
         compiled = part_with_sites(self.model) if learning else None
         if scores and self.estimator.reruns and compiled is not None:
             refuse_reruns(compiled, self.estimator)
-        # Masks that carry no gradient: their credit is a reward, so it matters which rows that is the reward of.
+        # Masks that carry no gradient: their credit is a reward, so it matters whose reward that is.
         asks = scores and compiled is None and self.estimator.sampler is sample
         asks = asks and self._rows == "independent" and self._calls == 0
         reruns = asks or (scores and self.estimator.reruns)
@@ -177,25 +177,25 @@ class ELBO:
         return Step(loss, log_likelihood.detach(), kl.detach(), trial.kl_weight)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the KL schedule and the estimator stand."""
+        """The state of the KL schedule and of the estimator."""
         remember = getattr(self.estimator, "state_dict", dict)
         return {"calls": self._calls, "kl_weight": self.schedule.state_dict(), "estimator": remember()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self._calls = int(state["calls"])
         self.schedule.load_state_dict(state["kl_weight"])
         if hasattr(self.estimator, "load_state_dict"):
             self.estimator.load_state_dict(state["estimator"])
 
     def _look_for_frozen_sites(self, sites: set[ContextualDropout]) -> None:
-        """At the first step, see whether the network is trained and no site is."""
+        """Warn at the first step if the network is trained and no site is."""
         frozen = self._calls == 0 and not any(p.requires_grad for site in sites for p in site.parameters())
         if frozen and any(p.requires_grad for p in self.model.parameters()):
             warn_of_frozen_sites()
 
     def _look_after(self, recording: Recording) -> None:
-        """Now and then, and until it has warned once, see whether a site keeps nearly nothing or everything."""
+        """Warn, once, of a site that keeps nearly nothing or everything; looked for now and then."""
         self._calls += 1
         if not self._warned and self._calls % HEALTH_INTERVAL == 1:
             self._warned = checks.warn_if_saturated(recording)

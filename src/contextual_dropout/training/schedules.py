@@ -16,34 +16,34 @@ class Schedule(Protocol):
         """The weight of the current step."""
 
     def advance(self) -> None:
-        """Go on to the next step."""
+        """Move on to the next step."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the schedule stands."""
+        """The state of the schedule."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from where another one stood."""
+        """Resume from the state of another schedule."""
 
 
 class Constant:
-    """Always the same weight."""
+    """A weight that never changes."""
 
     def __init__(self, weight: float) -> None:
         self.weight = _checked("kl_weight", weight)
 
     def advance(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing to save."""
+        """An empty state."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to restore."""
+        """Do nothing."""
 
 
 class LinearWarmup:
-    """From ``start`` to ``end`` in ``steps`` equal steps, then constant.
+    """A weight that rises from ``start`` to ``end`` in ``steps`` equal steps and then stays.
 
     Example:
         >>> warmup = LinearWarmup(steps=4)
@@ -65,7 +65,7 @@ class LinearWarmup:
         return self.start + (self.end - self.start) * min(self._step / self.steps, 1.0)
 
     def advance(self) -> None:
-        """Go on to the next step."""
+        """Move on to the next step."""
         self._step += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class LinearWarmup:
         return {"step": self._step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the saved step."""
+        """Resume from the saved step."""
         self._step = int(state["step"])
 
 

@@ -1,4 +1,4 @@
-"""How an estimated gradient enters the backward pass."""
+"""Handing estimated gradients to the backward pass."""
 
 from __future__ import annotations
 

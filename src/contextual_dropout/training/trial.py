@@ -1,4 +1,4 @@
-"""A recorded pass with its rewards: what an estimator is given."""
+"""A recorded pass with its rewards, the input of an estimator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Outcome", "Trial", "sample"]
 
 
 def sample(family: Family, logits: Tensor, noise: Tensor) -> Tensor:
-    """The ordinary :data:`~contextual_dropout.replay.recording.Sampler`: what the family makes of the noise."""
+    """The ordinary :data:`~contextual_dropout.replay.recording.Sampler`: the family's own mask for the noise."""
     return family.sample(logits, noise)
 
 
@@ -32,7 +32,7 @@ class Outcome:
         costs: of the draws from ``first`` on, (B,) each.
         first: index of the draw that the first cost belongs to.
         kl_weight: what the costs are multiplied by.
-        divergence: says which costs a draw influences.
+        divergence: knows which costs a draw influences.
         rows: whether they act on one another.
     """
 
@@ -113,11 +113,11 @@ class Trial:
                 upstream = upstream or draw.sampled.requires_grad
 
     def counterfactual(self, index: int, mask: Tensor, sampler: Sampler = sample) -> Outcome:
-        """The outcome with ``mask`` at draw ``index``, the noise being the same everywhere."""
+        """The outcome with ``mask`` at draw ``index`` and the same noise everywhere."""
         return self._rerun(index, mask, sampler, CommonNoise(self.recording))
 
     def resample(self, index: int) -> Outcome:
-        """The outcome with everything from draw ``index`` on drawn anew."""
+        """The outcome with everything from draw ``index`` on drawn again."""
         draw = self.draws[index]
         mask = draw.family.sample(draw.logits.detach(), draw.family.noise(draw.logits.detach()))
         return self._rerun(index, mask, sample, FreshNoise(self.recording))
@@ -153,7 +153,7 @@ class Trial:
     def acts_on_other_rows(self) -> bool:
         """Whether a mask moves the log-likelihood of another example, as between nodes of a graph.
 
-        Asked of the first draw with other masks for every second example: the log-likelihoods of the rest must stay.
+        The first draw gets other masks for every second example: the log-likelihoods of the rest must stay the same.
         """
         index, draw = self.score_draws[0]
         other = spread(torch.arange(self._examples, device=draw.mask.device) % 2, draw.mask) == 1

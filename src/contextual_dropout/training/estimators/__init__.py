@@ -14,7 +14,7 @@ concrete                   0 (one sweep)  no       comparison
 straight-through           0              no       wide Bernoulli sites, where ARM is too noisy
 ========================== ============== ======== ==========================================
 
-Every estimator takes the Gaussian sites of a mixed model along.
+Every estimator also handles the Gaussian sites of a mixed model.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Estimator(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """How sites turn noise into masks in the true pass."""
+        """The function that turns the sites' noise into masks in the true pass."""
 
     @property
     def reruns(self) -> bool:
-        """Whether it may run the pass again, for which the recording then keeps what is needed."""
+        """Whether it may run the pass again; the recording then keeps what that needs."""
 
     def __call__(self, trial: Trial) -> list[Signal]:
         """The estimated gradients of the batch's ELBO."""

@@ -1,4 +1,4 @@
-"""The default: a good unbiased estimator for what the model turns out to contain."""
+"""The default estimator: unbiased, chosen by the sites that the model contains."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Auto"]
 
 @dataclass(frozen=True)
 class Auto:
-    """Gaussian draws: reparameterized. Bernoulli draws: sequential DisARM up to ``sequential_limit`` of them,
-    one pseudo pass per step (sampled DisARM) beyond.
+    """Reparameterized gradients for Gaussian draws; DisARM for Bernoulli draws: sequential for up to
+    ``sequential_limit`` of them, sampled (one pseudo pass per step) for more.
 
     Args:
         sequential_limit: with four draws the pseudo passes together cost at most 2.5 forward passes; every
@@ -31,7 +31,7 @@ class Auto:
     sampler = staticmethod(sample)
 
     def __call__(self, trial: Trial) -> list[Signal]:
-        """One signal per draw that got one."""
+        """One signal for each draw that was chosen."""
         if len(trial.score_draws) <= self.sequential_limit:
             return SequentialARM(disarm, self.pathwise)(trial)
         return SampledARM(1, disarm, self.pathwise)(trial)

@@ -19,19 +19,19 @@ __all__ = ["LeaveOneOut", "MovingAverage", "Reinforce"]
 
 
 class Baseline(Protocol):
-    """Something to subtract from the reward that does not depend on the masks it was earned with."""
+    """A number to subtract from the reward, which must not depend on the masks that earned the reward."""
 
     reruns: bool
     """Whether it runs further passes."""
 
     def __call__(self, trial: Trial) -> Callable[[int], Tensor]:
-        """For this trial, the baseline of each draw, a scalar or (B,)."""
+        """The baseline of each draw in this trial, a scalar or (B,)."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the baseline remembers."""
+        """The state of the baseline."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Remember it again."""
+        """Restore a saved state."""
 
 
 class MovingAverage:
@@ -66,7 +66,7 @@ class MovingAverage:
         return {"average": list(self._average)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from saved averages."""
+        """Resume from saved averages."""
         self._average = [float(value) for value in state["average"]]
 
 
@@ -91,11 +91,11 @@ class LeaveOneOut:
         return lambda index: torch.stack([other.reward(index) for other in others]).mean(0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing to remember."""
+        """An empty state."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to remember."""
+        """Do nothing: there is no state."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def exact(trial: Trial, signals: Sequence[Signal]) -> list[Signal]:
 
 
 def _exact_in_compiled_code(trial: Trial) -> list[Signal]:
-    """The same, handed to the encoders' and the priors' parameters themselves.
+    """Do the same in compiled code, with gradients handed to the encoders' and the priors' parameters themselves.
 
     Compiled code brings its backward pass along, where gates cannot be opened. So the gradients of phi and eta, KL and
     all, are taken from one more pass that is compiled with open gates, and the true pass is left with theta's.
@@ -78,7 +78,7 @@ def truncated(trial: Trial, signals: Sequence[Signal]) -> list[Signal]:
 
 @dataclass(frozen=True)
 class Reparameterized:
-    """For models whose sites are all Gaussian.
+    """Pathwise gradients, for models whose sites are all Gaussian.
 
     Args:
         pathwise: :func:`exact` (unbiased) or :func:`truncated` (no extra sweep; the name

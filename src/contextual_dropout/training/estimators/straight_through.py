@@ -21,9 +21,9 @@ class StraightThrough:
     """z = 1[pi < sigmoid(a)], with the derivative of its mean: dz/da := keep (1 - keep) (Bengio et al. 2013).
 
     The network is trained on the hard masks that it is used with. The gradient is exact where the log-likelihood is
-    linear in a unit's mask, f(1) - f(0) = f'(z), and nearly so in a wide layer, where each unit adds little. What it
-    buys is credit for each unit: ARM gives all C units of a site the same difference of two rewards, so that the noise
-    in it grows with C, and hides what the context of one unit is worth.
+    linear in a unit's mask, f(1) - f(0) = f'(z), and nearly so in a wide layer, where each unit adds little. It credits
+    each unit separately: ARM gives all C units of a site the same difference of two rewards, so that the noise grows
+    with C and hides the worth of one unit's context.
 
     Args:
         pathwise: how the gradient runs through the masks. By default it stops at the encoders' inputs, which costs

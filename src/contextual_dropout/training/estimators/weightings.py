@@ -15,8 +15,8 @@ from contextual_dropout.training.credit import spread
 
 __all__ = ["Weighting", "arm", "disarm"]
 
-#: ``(draw, pseudo mask, difference of the rewards (B,) or ()) -> gradient for the draw's logits``, which the mask and
-#: the gradient are like.
+#: ``(draw, pseudo mask, difference of the rewards (B,) or ()) -> gradient for the draw's logits``; mask and gradient
+#: have the shape of the logits.
 Weighting = Callable[[Draw, Tensor, Tensor], Tensor]
 
 
