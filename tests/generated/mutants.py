@@ -15,7 +15,7 @@ from unittest import mock
 from torch import Tensor, nn
 
 from contextual_dropout.conversion import layer_options, settling
-from contextual_dropout.conversion.causality import Causal
+from contextual_dropout.conversion.causality import CausalAxes
 from contextual_dropout.nn import functional_dropout
 from contextual_dropout.prediction import predict, prefix, trace
 from contextual_dropout.prediction.prefix import SharedPrefix
@@ -113,9 +113,9 @@ def _none_causal(causal_by_construction: Any) -> Any:
 
 
 def _no_causal_axes(causal_axes: Any) -> Any:
-    def old(*args: Any, **keywords: Any) -> Causal:
+    def old(*args: Any, **keywords: Any) -> CausalAxes:
         found = causal_axes(*args, **keywords)
-        return Causal({}, found.calls, True)
+        return CausalAxes({}, found.calls, True)
 
     return old
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.integrations.batch_evaluation import Evaluated, evaluate
+from contextual_dropout.integrations.batch_evaluation import BatchEvaluation, evaluate
 from contextual_dropout.prediction.outputs import interpret
 
 
-def evaluated(logits: Tensor, task: Any) -> Evaluated:
-    return Evaluated(interpret(logits, task, None), (logits.shape[1],), None)
+def evaluated(logits: Tensor, task: Any) -> BatchEvaluation:
+    return BatchEvaluation(interpret(logits, task, None), (logits.shape[1],), None)
 
 
 def test_logits_are_finite_and_those_of_the_mean() -> None:

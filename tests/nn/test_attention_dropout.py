@@ -11,9 +11,9 @@ from torch import Tensor, nn
 import contextual_dropout as cd
 from contextual_dropout.nn.attention_dropout import (
     CONTEXTS,
-    Attended,
     AttentionContext,
     AttentionDropout,
+    AttentionTensors,
     attention_entropy,
     pooled_scores,
 )
@@ -116,12 +116,12 @@ def test_padding_changes_nothing(network: type[nn.Module], kind: str) -> None:
 def test_contexts_by_hand() -> None:
     scores = torch.tensor([[0.0, 0.0, 0.0], [math.log(2.0), 0.0, -math.inf]]).reshape(1, 1, 2, 3)
     queries = torch.tensor([[1.0, 2.0], [3.0, 6.0]]).reshape(1, 1, 2, 2)
-    attended = Attended(scores.softmax(-1), scores, queries)
+    attended = AttentionTensors(scores.softmax(-1), scores, queries)
     second = -(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3)) / math.log(2)  # of two keys
     assert CONTEXTS["entropy"](attended).item() == pytest.approx((1 + second) / 2)
     assert CONTEXTS["scores"](attended).item() == pytest.approx(math.log(2) / 5)
     assert CONTEXTS["queries"](attended).tolist() == [[2.0, 4.0]]
-    without = Attended(attended.weights, scores, queries, torch.tensor([[True, False]]))
+    without = AttentionTensors(attended.weights, scores, queries, torch.tensor([[True, False]]))
     assert CONTEXTS["entropy"](without).item() == pytest.approx(second)
     assert CONTEXTS["scores"](without).item() == pytest.approx(math.log(2) / 2)
     assert CONTEXTS["queries"](without).tolist() == [[3.0, 6.0]]
@@ -133,11 +133,11 @@ def test_contexts_per_query_are_those_of_the_query_alone(kind: AttentionContext)
     torch.manual_seed(0)
     queries, keys = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4)
     scores = (queries @ keys.mT).masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf)
-    found = CONTEXTS[kind](Attended(scores.softmax(-1), scores, queries), per_query=True)
+    found = CONTEXTS[kind](AttentionTensors(scores.softmax(-1), scores, queries), per_query=True)
     assert found.shape == (2, 5, 12 if kind == "queries" else 3)
     for i in range(5):
         seen = scores[:, :, i : i + 1, : i + 1]
-        alone = Attended(seen.softmax(-1), seen, queries[:, :, i : i + 1])
+        alone = AttentionTensors(seen.softmax(-1), seen, queries[:, :, i : i + 1])
         torch.testing.assert_close(found[:, i], CONTEXTS[kind](alone))
 
 
@@ -145,8 +145,8 @@ def test_contexts_per_query_are_those_of_the_query_alone(kind: AttentionContext)
 def test_contexts_of_many_queries_fit_into_half_precision(kind: AttentionContext) -> None:
     """Sums over 500 queries and keys are beyond float16, and their means are not."""
     scores, queries = torch.full((1, 1, 500, 500), 8.0), torch.full((1, 1, 500, 2), 200.0)
-    attended = Attended(scores.softmax(-1), scores, queries, torch.zeros(1, 500, dtype=torch.bool))
-    half = Attended(attended.weights.half(), scores.half(), queries.half(), attended.padded)
+    attended = AttentionTensors(scores.softmax(-1), scores, queries, torch.zeros(1, 500, dtype=torch.bool))
+    half = AttentionTensors(attended.weights.half(), scores.half(), queries.half(), attended.padded)
     torch.testing.assert_close(CONTEXTS[kind](half), CONTEXTS[kind](attended), rtol=1e-2, atol=0)
 
 

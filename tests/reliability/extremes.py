@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import contextual_dropout as cd
-from contextual_dropout.nn.attention_dropout import Attended, masked_attention
+from contextual_dropout.nn.attention_dropout import AttentionTensors, masked_attention
 from tests.reliability.record import budget
 
 KINDS = ("fully connected", "convolutional", "attention")
@@ -93,7 +93,7 @@ class Squashed(nn.Module):
         self.outputs = nn.Linear(case.features, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        u = masked_attention(self.inputs, Attended(x.softmax(-1), x, x)) if self.attention else self.inputs(x)
+        u = masked_attention(self.inputs, AttentionTensors(x.softmax(-1), x, x)) if self.attention else self.inputs(x)
         pooled = u.tanh().flatten(2).mean(-1) if u.ndim > 2 else u.tanh()
         out: Tensor = self.outputs(self.hidden(pooled).tanh())
         return out

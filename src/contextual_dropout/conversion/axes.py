@@ -17,14 +17,14 @@ from contextual_dropout.conversion.observation import Observation, Summary, obse
 from contextual_dropout.conversion.order import moved
 from contextual_dropout.nn.site import ContextualDropout
 
-__all__ = ["Batches", "SampleAxis", "find_samples", "sample_axis"]
+__all__ = ["SampleAxis", "SampleRuns", "find_samples", "sample_axis"]
 
 #: Entries that differ by less, relative to the largest, are the same: a batch of another size rounds differently.
 SAME = 1e-4
 
 
 @dataclass(frozen=True)
-class Batches:
+class SampleRuns:
     """The example with two and with three samples, and what the sites saw.
 
     Attributes:
@@ -55,7 +55,7 @@ class SampleAxis:
     folded: bool = False
 
 
-def find_samples(model: nn.Module, example: Example) -> Batches | None:
+def find_samples(model: nn.Module, example: Example) -> SampleRuns | None:
     """Run the example with two and three samples; None where it cannot run.
 
     Call it inside :func:`~contextual_dropout.conversion.discovery.plainly`.
@@ -77,7 +77,7 @@ def find_samples(model: nn.Module, example: Example) -> Batches | None:
     return second_best or coupled  # a network that returns a loss alone; where samples act on one another, sizes tell
 
 
-def sample_axis(batches: Batches, site: ContextualDropout) -> SampleAxis | str | None:
+def sample_axis(batches: SampleRuns, site: ContextualDropout) -> SampleAxis | str | None:
     """The axis of the samples in a site's input, why no site can be there, or None where the two passes do not tell."""
     two, three = (seen.calls.get(site, []) for seen in (batches.two, batches.three))
     if not two or len(two) != len(three):
@@ -93,13 +93,13 @@ def sample_axis(batches: Batches, site: ContextualDropout) -> SampleAxis | str |
     return max(places, key=lambda place: place.folded)
 
 
-def _run(model: nn.Module, example: Example, axes: Axes) -> Batches | None:
+def _run(model: nn.Module, example: Example, axes: Axes) -> SampleRuns | None:
     if _may_index_out_of_range(example, axes):
         return None
     for rolled in (False, True):
         smaller, larger = (example.of_samples(axes, samples, rolled=rolled) for samples in (2, 3))
         try:
-            return Batches(axes, larger, observe(model, smaller), observe(model, larger), rolled)
+            return SampleRuns(axes, larger, observe(model, smaller), observe(model, larger), rolled)
         except Exception:  # whatever the network raises: it does not take this many samples, or these
             continue
     return None
@@ -111,7 +111,7 @@ def _may_index_out_of_range(example: Example, axes: Axes) -> bool:
     return any(each.device.type != "cpu" for each in example.edges() if not any(each is leaf for leaf in leaves))
 
 
-def _as_layers_expect(batches: Batches) -> bool:
+def _as_layers_expect(batches: SampleRuns) -> bool:
     """Whether torch's own layers see the samples where they expect them."""
     two, three = batches.two, batches.three
     if len(two.sequences) != len(three.sequences) or len(two.outputs) != len(three.outputs):
@@ -125,7 +125,7 @@ def _as_layers_expect(batches: Batches) -> bool:
     return True
 
 
-def _apart(batches: Batches) -> bool:
+def _apart(batches: SampleRuns) -> bool:
     """Whether samples have no influence on one another."""
     two, three = batches.two, batches.three
     pairs = list(zip(two.outputs, three.outputs, strict=True))
@@ -136,7 +136,7 @@ def _apart(batches: Batches) -> bool:
     )
 
 
-def _is_sequence(model: nn.Module, batches: Batches) -> bool:
+def _is_sequence(model: nn.Module, batches: SampleRuns) -> bool:
     """Whether the first sample acts on later ones, though no later one acts on it: then these are points in time."""
     changed = batches.example
     for leaf, axis in batches.axes.items():

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["FUNCTIONS", "SOFTMAX", "Call", "Found", "Search", "mentions_dropout", "running"]
+__all__ = ["FUNCTIONS", "SOFTMAX", "CallSearch", "DropoutCall", "ModuleCalls", "mentions_dropout", "running"]
 
 #: The functions, and the axis of the features of each where that does not depend on the input.
 FUNCTIONS: dict[Any, int | None] = {
@@ -39,7 +39,7 @@ _CALL = nn.Module._call_impl.__code__
 
 
 @dataclass(frozen=True)
-class Call:
+class DropoutCall:
     """One call of dropout as a function.
 
     Attributes:
@@ -79,7 +79,7 @@ class Call:
         return None
 
 
-class Found:
+class ModuleCalls:
     """The calls of dropout in one module, from all its runs: known by their number, if that is always the same.
 
     Attributes:
@@ -88,7 +88,7 @@ class Found:
     """
 
     def __init__(self) -> None:
-        self.runs: list[list[Call]] = []
+        self.runs: list[list[DropoutCall]] = []
         self.times: int | None = None
 
     @property
@@ -98,7 +98,7 @@ class Found:
         return len(each) == 1 and self.times in (None, len(self.runs))
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[DropoutCall]:
         """The calls of the first time that the module ran."""
         return self.runs[0]
 
@@ -107,19 +107,19 @@ class Found:
         return [run[number].shape for run in self.runs]
 
 
-class Search(TorchFunctionMode):
+class CallSearch(TorchFunctionMode):
     """A mode that notes every call of dropout as a function, except those of dropout layers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs: dict[FrameType, list[Call]] = {}
+        self._runs: dict[FrameType, list[DropoutCall]] = {}
         self._scores: dict[FrameType, Tensor] = {}
 
-    def result(self) -> dict[nn.Module, Found]:
+    def result(self) -> dict[nn.Module, ModuleCalls]:
         """Return the modules with their calls, and forget them: it can be called once."""
-        found: dict[nn.Module, Found] = {}
+        found: dict[nn.Module, ModuleCalls] = {}
         for frame, calls in self._runs.items():
-            found.setdefault(frame.f_locals["self"], Found()).runs.append(calls)
+            found.setdefault(frame.f_locals["self"], ModuleCalls()).runs.append(calls)
         self._runs.clear()  # frames refer to their callers, which have this object
         self._scores.clear()
         return found
@@ -145,7 +145,7 @@ class Search(TorchFunctionMode):
         weights = _is_distribution(x)
         known = weights and scores is not None and scores.shape[:-1] == shape[:-1] and scores.shape[-1] >= shape[-1]
         inplace = bool(_argument(3, "inplace", False, args, kwargs))
-        call = Call(FUNCTIONS[func], rate, bool(on), inplace, shape, weights, known)
+        call = DropoutCall(FUNCTIONS[func], rate, bool(on), inplace, shape, weights, known)
         self._runs.setdefault(frame, []).append(call)
 
 

@@ -24,7 +24,7 @@ from contextual_dropout.conversion.placement import ancestors_of
 from contextual_dropout.nn.attention_dropout import AttentionDropout
 from contextual_dropout.nn.site import ContextualDropout
 
-__all__ = ["Causal", "Verdict", "causal_axes", "causal_by_construction"]
+__all__ = ["CausalAxes", "Verdict", "causal_axes", "causal_by_construction"]
 
 #: Names in code that makes causal masks itself.
 CAUSAL_NAMES = {"tril", "triu", "tril_", "triu_", "is_causal", "generate_square_subsequent_mask"}
@@ -126,7 +126,7 @@ def _names(module: nn.Module) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Causal:
+class CausalAxes:
     """The causal parts that an example shows.
 
     Attributes:
@@ -143,7 +143,7 @@ class Causal:
     repeatable: bool = True
 
 
-def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> Causal:
+def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> CausalAxes:
     """Change the ends of all inputs that are sequences, and see what moves.
 
     Args:
@@ -155,10 +155,10 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
     try:
         before, again = observe(model, example), observe(model, example)
     except Exception:  # whatever the network raises, the rehearsal will raise it again
-        return Causal(found, {}, False)
+        return CausalAxes(found, {}, False)
     pairs = zip(before.outputs, again.outputs, strict=False)
     if any(first_moved(*pair) is not None for pair in pairs):
-        return Causal(found, before.calls, known=False, repeatable=False)
+        return CausalAxes(found, before.calls, known=False, repeatable=False)
     sequences = list(_sequences(model, example, samples))
     orders = [_order(model, example, leaf, axis, samples, before) for leaf, axis in sequences]
     matched = {leaf for (leaf, _), order in zip(sequences, orders, strict=True) if order.matched}
@@ -167,7 +167,7 @@ def causal_axes(model: nn.Module, example: Example, samples: dict[int, int]) -> 
             found |= order.axes
     seen = before.attends and not before.causal
     tried = bool(before.outputs) and all(order.known for order in orders) and any(order.moved for order in orders)
-    return Causal(found, before.calls, seen or (tried if sequences else not before.causal))
+    return CausalAxes(found, before.calls, seen or (tried if sequences else not before.causal))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from contextual_dropout.conversion.record import (
     unmark,
 )
 from contextual_dropout.conversion.selection import Selector, matcher
-from contextual_dropout.conversion.settling import Settled, remarks_on, settle, settle_features
+from contextual_dropout.conversion.settling import Findings, remarks_on, settle, settle_features
 from contextual_dropout.conversion.snapshot import unchanged_on_error
 from contextual_dropout.conversion.verification import find_leaks
 from contextual_dropout.conversion.widths import with_a_site_per_width
@@ -123,13 +123,13 @@ def contextualize(
                 _attach(model, record, item, site)
         if not record.changes:
             raise ValueError(nothing_matched(model, record.left))
-        told = None if example is None else _settle(model, record, example, layers)
-        if told is not None:
+        findings = None if example is None else _settle(model, record, example, layers)
+        if findings is not None:
             _rehearse(model, record, example)
-            _verify(model, record, layers, told)
+            _verify(model, record, layers, findings)
             if not record.changes:
                 raise ValueError(f"none of the model's dropout can become a site:\n{_left(record)}")
-    for remark in remarks_on(model, record, layers, told):
+    for remark in remarks_on(model, record, layers, findings):
         warnings.warn(remark, ConversionWarning, stacklevel=2)
     if record.left:
         warnings.warn(f"not all dropout was converted:\n{_left(record)}", ConversionWarning, stacklevel=2)
@@ -245,27 +245,29 @@ def _undo(model: nn.Module, kind: str, names: list[str]) -> None:
             model.set_submodule(alias, model.get_submodule(names[0]))
 
 
-def _settle(model: nn.Module, record: Conversion, example: Any, layers: Mapping[str, LayerOptions]) -> Settled:
+def _settle(model: nn.Module, record: Conversion, example: Any, layers: Mapping[str, LayerOptions]) -> Findings:
     """Give the sites the axes that the example tells, and take back those that cannot have any."""
     owners = _owners(record, layers)
-    told = settle(model, {name: site for name, site in sites(model).items() if name in owners}, example, owners)
-    _leave_all(model, record, told.reasons)
-    return told
+    findings = settle(model, {name: site for name, site in sites(model).items() if name in owners}, example, owners)
+    _leave_all(model, record, findings.reasons)
+    return findings
 
 
-def _verify(model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions], told: Settled) -> None:
+def _verify(model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions], findings: Findings) -> None:
     """Take back sites through which samples see one another, and note those through which positions see later ones."""
-    if not told.repeatable:
+    if not findings.repeatable:
         return
     owners = _owners(record, layers)
     with plainly(model):
-        leaks = list(find_leaks(model, {name: sites(model)[name] for name in owners}, told.example, told.samples))
+        leaks = list(
+            find_leaks(model, {name: sites(model)[name] for name in owners}, findings.example, findings.samples)
+        )
     open_ones = {name for name, layer in owners.items() if "batch_dim" not in layer.chosen}
     mixing = {name: leak.remark for leak in leaks if leak.of_samples for name in leak.sites if name in open_ones}
     for leak in leaks:
         asked = not leak.of_samples and all(owners[name].positions == "pooled" for name in leak.sites or owners)
         if not asked and not mixing.keys() >= set(leak.sites or owners):
-            told.leaks[", ".join(leak.sites) or "(sites)"] = leak.remark
+            findings.leaks[", ".join(leak.sites) or "(sites)"] = leak.remark
     _leave_all(model, record, mixing)
     record.order = [name for name in record.order if name not in mixing]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map_only
 
-from contextual_dropout.conversion.calls import Found, Search
+from contextual_dropout.conversion.calls import CallSearch, ModuleCalls
 from contextual_dropout.conversion.features import LayerBefore
 from contextual_dropout.conversion.placement import After, InPlaceOf
 from contextual_dropout.conversion.plan import Item
@@ -38,18 +38,18 @@ Shape = tuple[int, ...]
 Inputs = list[tuple[Shape, int | None]]
 
 
-def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, Found] | None:
+def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, ModuleCalls] | None:
     """Find the modules that call dropout as a function, and their calls; None without an example."""
     if example is None:
         return None
-    search = Search()
+    search = CallSearch()
     with plainly(model), search:
         _run(model, example)
     return search.result()
 
 
 def find_inputs(
-    model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, Found] | None
+    model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, ModuleCalls] | None
 ) -> dict[nn.Module, Inputs]:
     """Find what a site at each of the modules would mask, and the calls of dropout in a second pass."""
     inputs: dict[nn.Module, Inputs] = defaultdict(list)
@@ -63,7 +63,7 @@ def find_inputs(
             hooks.append(item.module.register_forward_pre_hook(partial(_note_input, inputs, before), with_kwargs=True))
         elif item.placement is After:
             hooks.append(item.module.register_forward_hook(partial(_note_output, inputs, before)))
-    search = Search()
+    search = CallSearch()
     try:
         with plainly(model), search:
             _run(model, example)
@@ -71,7 +71,7 @@ def find_inputs(
         for hook in hooks:
             hook.remove()
     for module, again in search.result().items():
-        found.get(module, Found()).runs.extend(again.runs)
+        found.get(module, ModuleCalls()).runs.extend(again.runs)
     for module, calls in found.items():
         calls.times = 2 * times[module]
     return inputs

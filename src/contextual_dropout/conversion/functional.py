@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.conversion.calls import FUNCTIONS, SOFTMAX, Found, running
+from contextual_dropout.conversion.calls import FUNCTIONS, SOFTMAX, ModuleCalls, running
 from contextual_dropout.conversion.record import CHILD
 from contextual_dropout.conversion.widths import with_a_site_per_width
-from contextual_dropout.nn.attention_dropout import Attended, masked_attention
+from contextual_dropout.nn.attention_dropout import AttentionTensors, masked_attention
 from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 
 __all__ = [
-    "Calls",
+    "CallsMixin",
     "SitePerCall",
     "attach_calls",
     "class_obstacle",
@@ -47,7 +47,7 @@ class SitePerCall(nn.ModuleDict):
         return max(int(key.split("_")[3]) for key in self)
 
 
-def sites_for_calls(found: Found, options: dict[str, Any]) -> tuple[SitePerCall, dict[str, str]]:
+def sites_for_calls(found: ModuleCalls, options: dict[str, Any]) -> tuple[SitePerCall, dict[str, str]]:
     """Build a site for each call that can have one, and say why others have none, by "call 1 of 2"."""
     total = len(found.calls)
     if not found.stable:
@@ -82,7 +82,7 @@ def attach_calls(module: nn.Module, sites: nn.Module) -> None:
 def detach_calls(module: nn.Module) -> None:
     """Undo :func:`attach_calls`."""
     delattr(module, CHILD)
-    module.__class__ = cast("type[Calls]", type(module)).plain
+    module.__class__ = cast("type[CallsMixin]", type(module)).plain
 
 
 class _InPlaceOfCalls(TorchFunctionMode):
@@ -111,7 +111,7 @@ class _InPlaceOfCalls(TorchFunctionMode):
         if self.scores is None:
             raise RuntimeError("attention weights without a softmax before them, which there was at the conversion")
         scores = self.scores[..., : weights.shape[-1]]
-        return masked_attention(site, Attended(weights, scores, scores))  # no site here reads the queries
+        return masked_attention(site, AttentionTensors(weights, scores, scores))  # no site here reads the queries
 
     def check(self, module: nn.Module) -> None:
         """Raise if the number of calls is not that of the conversion."""
@@ -132,17 +132,17 @@ def _running_mode() -> _InPlaceOfCalls | None:
     return cast("_InPlaceOfCalls", caller.f_locals["mode"])
 
 
-def _call_with_sites(self: Calls, *args: Any, **kwargs: Any) -> Any:
+def _call_with_sites(self: CallsMixin, *args: Any, **kwargs: Any) -> Any:
     sites = getattr(self, CHILD, None)
     if not isinstance(sites, SitePerCall):  # a new object of this class
-        return super(Calls, self)._call_impl(*args, **kwargs)  # type: ignore[misc]
+        return super(CallsMixin, self)._call_impl(*args, **kwargs)  # type: ignore[misc]
     with _InPlaceOfCalls(sites) as mode:
-        out = super(Calls, self)._call_impl(*args, **kwargs)  # type: ignore[misc]
+        out = super(CallsMixin, self)._call_impl(*args, **kwargs)  # type: ignore[misc]
     mode.check(cast("nn.Module", self))
     return out
 
 
-class Calls:
+class CallsMixin:
     """A mixin for the class of a module with sites for its calls.
 
     The mode is on inside of ``__call__``, whatever that does in the module's class: activation checkpointing of
@@ -168,7 +168,7 @@ def _with_calls(plain: type[nn.Module]) -> type[nn.Module]:
         named = {"__module__": plain.__module__, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
         metaclass: Any = type(plain)
         added = {"plain": plain, "_call_impl": torch.compiler.disable(_call_with_sites)}  # type: ignore[no-untyped-call]
-        _CLASSES[plain] = metaclass(plain.__name__, (Calls, plain), named | added)
+        _CLASSES[plain] = metaclass(plain.__name__, (CallsMixin, plain), named | added)
     return _CLASSES[plain]
 
 

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from contextual_dropout.nn.attention_dropout import Attended, masked_attention, warn_if_causal
+from contextual_dropout.nn.attention_dropout import AttentionTensors, masked_attention, warn_if_causal
 from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["IMPLEMENTATION", "attention_drop_rate", "is_attention", "rate_holder", "remove_site", "use_site"]
@@ -155,7 +155,7 @@ class _InPlaceOfDropout(TorchFunctionMode):
         scores: Tensor = self.scores[..., : weights.shape[-1]]
         if self.masked:
             warn_if_causal(self.site, scores)
-        return masked_attention(self.site, Attended(weights, scores, self.queries, self.padded))
+        return masked_attention(self.site, AttentionTensors(weights, scores, self.queries, self.padded))
 
 
 def _padded(mask: Tensor | None, queries: int) -> Tensor | None:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contextual_dropout.nn.attention_dropout import Attended, masked_attention, warn_if_causal
+from contextual_dropout.nn.attention_dropout import AttentionTensors, masked_attention, warn_if_causal
 from contextual_dropout.nn.site import ContextualDropout
 
 __all__ = ["ContextualMultiheadAttention"]
@@ -49,7 +49,7 @@ class ContextualMultiheadAttention(nn.MultiheadAttention):
         padded = _padding(key_padding_mask) if query is key else None
         if not need_weights:  # as torch does then: a query that may look at no key sees zeros
             weights = weights.nan_to_num()
-        dropped = masked_attention(self.contextual_dropout, Attended(weights, scores, q, padded))
+        dropped = masked_attention(self.contextual_dropout, AttentionTensors(weights, scores, q, padded))
         out: Tensor = self.out_proj((dropped @ v).transpose(1, 2).flatten(2))
         out = out.transpose(0, 1) if swapped else out
         shown = weights.mean(1) if average_attn_weights else weights

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from contextual_dropout.conversion import hugging_face
-from contextual_dropout.conversion.calls import Found
+from contextual_dropout.conversion.calls import ModuleCalls
 from contextual_dropout.conversion.functional import (
     SitePerCall,
     attach_calls,
@@ -240,7 +240,7 @@ class InPlaceOfCalls:
 
     kind = "in place of F.dropout in"
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: ModuleCalls) -> None:
         self.found = found
 
     def build(self, module: nn.Module, options: dict[str, Any]) -> nn.Module:
@@ -256,7 +256,7 @@ class InPlaceOfCalls:
         detach_calls(model.get_submodule(name))
 
 
-_ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, InterfaceAttention, Between, InPlaceOfCalls(Found()))
+_ALL: tuple[Placement, ...] = (InPlaceOf, After, Attention, InterfaceAttention, Between, InPlaceOfCalls(ModuleCalls()))
 PLACEMENTS = {placement.kind: placement for placement in _ALL}
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from contextual_dropout.conversion import hugging_face
-from contextual_dropout.conversion.calls import Found, mentions_dropout
+from contextual_dropout.conversion.calls import ModuleCalls, mentions_dropout
 from contextual_dropout.conversion.functional import class_obstacle
 from contextual_dropout.conversion.placement import (
     RECURRENT,
@@ -74,7 +74,7 @@ def make_plan(
     after: Selector | None,
     exclude: Selector | None,
     p: float | None,
-    found: Mapping[nn.Module, Found] | None = None,
+    found: Mapping[nn.Module, ModuleCalls] | None = None,
 ) -> Plan:
     """Go through the model once and decide.
 

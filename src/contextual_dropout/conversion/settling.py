@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from contextual_dropout.conversion.axes import Batches, SampleAxis, find_samples, sample_axis
-from contextual_dropout.conversion.causality import Causal, causal_axes
+from contextual_dropout.conversion.axes import SampleAxis, SampleRuns, find_samples, sample_axis
+from contextual_dropout.conversion.causality import CausalAxes, causal_axes
 from contextual_dropout.conversion.contexts import Constancy, constancies
 from contextual_dropout.conversion.discovery import Inputs, plainly
 from contextual_dropout.conversion.example import Axes, Example
@@ -22,7 +22,7 @@ from contextual_dropout.conversion.record import Change, Conversion
 from contextual_dropout.nn.attention_dropout import UNASKED, AttentionDropout
 from contextual_dropout.nn.site import ContextualDropout, LazyContextualDropout
 
-__all__ = ["Settled", "adjust", "is_on_weights", "remarks_on", "settle", "settle_features"]
+__all__ = ["Findings", "adjust", "is_on_weights", "remarks_on", "settle", "settle_features"]
 
 SEQUENCE_CONVOLUTIONS = (nn.Conv1d, nn.ConvTranspose1d)
 #: The attributes that are not taken from a newly built site.
@@ -30,7 +30,7 @@ KEPT = {*CALL_HOOKS, *STATE_HOOKS, "training", "sampling"}
 
 
 @dataclass
-class Settled:
+class Findings:
     """The findings of an example.
 
     Attributes:
@@ -61,7 +61,7 @@ def settle(
     sites: Mapping[str, ContextualDropout],
     example: Any,
     layers: Mapping[str, LayerOptions],
-) -> Settled:
+) -> Findings:
     """Give sites that have not been used yet the axes and the pooling that an example shows.
 
     Args:
@@ -73,31 +73,32 @@ def settle(
     given = Example.of(example)
     with plainly(model):
         batches = find_samples(model, given)
-        told = Settled(given) if batches is None else Settled(batches.example, batches.axes)
-        causal = causal_axes(model, told.example, told.samples)
-        told.samples_known, told.causality_known, told.repeatable = batches is not None, causal.known, causal.repeatable
+        findings = Findings(given) if batches is None else Findings(batches.example, batches.axes)
+        causal = causal_axes(model, findings.example, findings.samples)
+        findings.samples_known = batches is not None
+        findings.causality_known, findings.repeatable = causal.known, causal.repeatable
         for name, site in sites.items():
             reason = _settle_axes(model, name, site, batches, causal, layers[name])
             if reason is not None:
-                told.reasons[name] = reason
+                findings.reasons[name] = reason
             elif any(len(call.shape) > len(site.batch_dims) + 1 for call in causal.calls.get(site, [])):
-                told.pooling.add(name)
+                findings.pooling.add(name)
         if batches is not None and not batches.rolled:  # which have the same means
             found = constancies(model, batches.example)
-            told.constant = [
+            findings.constant = [
                 name
                 for name, site in sites.items()
-                if name not in told.reasons and site in found and _settle_pooling(site, found[site], layers[name])
+                if name not in findings.reasons and site in found and _settle_pooling(site, found[site], layers[name])
             ]
-    return told
+    return findings
 
 
 def _settle_axes(
     model: nn.Module,
     name: str,
     site: ContextualDropout,
-    batches: Batches | None,
-    causal: Causal,
+    batches: SampleRuns | None,
+    causal: CausalAxes,
     layer: LayerOptions,
 ) -> str | None:
     """Adjust the axes of one site, or say why it cannot stay."""
@@ -144,7 +145,7 @@ def _axes(
     return options | {"batch_dim": (where.axis, *others) if own and others else where.axis}
 
 
-def _features(site: ContextualDropout, batches: Batches | None) -> int | None:
+def _features(site: ContextualDropout, batches: SampleRuns | None) -> int | None:
     """The axis of the features where that is open and the layer before tells it: one width in all calls."""
     if batches is None or not _is_open(site):
         return None
@@ -212,7 +213,7 @@ def _plain(value: Any) -> Any:
 
 
 def remarks_on(
-    model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions], told: Settled | None
+    model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions], findings: Findings | None
 ) -> list[str]:
     """Note what the user should know about a conversion, and return what deserves a warning.
 
@@ -220,31 +221,31 @@ def remarks_on(
         model: converted.
         record: of the conversion, which gets the notes.
         layers: the options of all layers, by their names.
-        told: the findings of the example, if there was one.
+        findings: the findings of the example, if there was one.
     """
     _guard_attention(model, record, layers)
-    loud: dict[str, str] = dict(told.leaks) if told is not None else {}
-    if told is not None and not told.samples_known:  # a graph's nodes are their samples, whatever their number
-        (record.notes if told.example.edges() else loud)["(samples)"] = (
+    loud: dict[str, str] = dict(findings.leaks) if findings is not None else {}
+    if findings is not None and not findings.samples_known:  # a graph's nodes are their samples, whatever their number
+        (record.notes if findings.example.edges() else loud)["(samples)"] = (
             "the model does not run with another number of samples than the example has, or not in the same way: the "
             "first axis of what each site is given is taken for theirs. If it is not, give batch_dim= in overrides="
         )
-    for name in told.constant if told is not None else ():
+    for name in findings.constant if findings is not None else ():
         loud[name] = "its context is the same for every sample, so that its rates cannot depend on the input"
-    random = told is not None and not told.repeatable
+    random = findings is not None and not findings.repeatable
     open_ones = [change.name for change in record.changes if layers[change.name].positions is None]
-    pooling = told.pooling if told is not None else set()
+    pooling = findings.pooling if findings is not None else set()
     unseen = {change.name for change in record.changes if layers[change.name].unseen and pooling & {*change.sites}}
     doubtful = [name for name in open_ones if random or layers[name].doubtful or name in unseen]
-    if doubtful and (told is None or not told.causality_known):
-        missing = "without an example" if told is None else "with this example"
+    if doubtful and (findings is None or not findings.causality_known):
+        missing = "without an example" if findings is None else "with this example"
         if random:
             missing += ", since two passes on it differ (the network has a generator or a memory of its own)"
         loud["(positions)"] = (
             f"whether the network is causal is unknown {missing}, and sites pool over all positions, later ones "
             f"too, in {_some(doubtful)}: give example= a sequence with its mask, or choose positions='own' or 'pooled'"
         )
-    guessed = [change.name for change in record.changes if told is None and _is_guess(model, change)]
+    guessed = [change.name for change in record.changes if findings is None and _is_guess(model, change)]
     if guessed:
         loud["(features)"] = (
             "whether the features are on the last axis, as of tokens (B, T, C), or on the second, as behind nn.Conv1d, "

@@ -17,11 +17,11 @@ from contextual_dropout.prediction.outputs import AnyPrediction, Task, find_logi
 from contextual_dropout.prediction.predict import predict
 from contextual_dropout.prediction.regression import RegressionPrediction
 
-__all__ = ["Evaluated", "arguments", "certainty", "evaluate"]
+__all__ = ["BatchEvaluation", "arguments", "certainty", "evaluate"]
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class BatchEvaluation:
     """Predictions for a batch.
 
     Attributes:
@@ -88,7 +88,7 @@ def evaluate(
     task: Task = "multiclass",
     generator: torch.Generator | None = None,
     arrange: Callable[[Tensor], Tensor] | None = None,
-) -> Evaluated:
+) -> BatchEvaluation:
     """Predict for a batch and score its labels, in the same K passes.
 
     Args:
@@ -125,7 +125,7 @@ def evaluate(
     positions = shape[:1] if task == "regression" else shape[: max(1, len(shape) - 1)]
     prediction = interpret(logits.flatten(1, len(positions)), task, None)
     predictive = None if log_likelihood is None else scores.logsumexp(0) - math.log(len(scores))
-    return Evaluated(prediction, tuple(positions), predictive)
+    return BatchEvaluation(prediction, tuple(positions), predictive)
 
 
 def _checked(scores: Tensor, logits: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from contextual_dropout.inspection.parameters import parameter_groups
-from contextual_dropout.integrations.batch_evaluation import Evaluated, arguments, certainty, evaluate
+from contextual_dropout.integrations.batch_evaluation import BatchEvaluation, arguments, certainty, evaluate
 from contextual_dropout.integrations.likelihoods import LOG_LIKELIHOODS, class_axis, class_log_likelihood, logits_of_yes
 from contextual_dropout.integrations.monitoring import PerUpdate, keep_summary
 from contextual_dropout.prediction.loader import first
@@ -147,7 +147,7 @@ class ELBOMixin(_Base):
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         return self.elbo_step(batch).loss
 
-    def evaluation_step(self, batch: Any, prefix: str) -> Evaluated:
+    def evaluation_step(self, batch: Any, prefix: str) -> BatchEvaluation:
         """Predict for a batch, score and log; call it in a ``validation_step`` or ``test_step``.
 
         Logs ``<prefix>_loss``, minus the predictive log-likelihood, and for classes ``<prefix>_accuracy``, ``_certain``

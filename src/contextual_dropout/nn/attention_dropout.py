@@ -39,9 +39,9 @@ from contextual_dropout.nn.site import AttentionContext, ContextualDropout
 
 __all__ = [
     "CONTEXTS",
-    "Attended",
     "AttentionContext",
     "AttentionDropout",
+    "AttentionTensors",
     "attention_entropy",
     "masked_attention",
     "mean_weights",
@@ -58,7 +58,7 @@ UNASKED = "pools_unasked"
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionTensors:
     """The tensors at the place where a site masks attention weights.
 
     Attributes:
@@ -172,7 +172,7 @@ CONTEXTS: dict[AttentionContext, Callable[..., Tensor]] = {
 }
 
 
-def masked_attention(site: ContextualDropout, attended: Attended) -> Tensor:
+def masked_attention(site: ContextualDropout, attended: AttentionTensors) -> Tensor:
     """The weights under a site's masks, with the context that the site was built for."""
     context = CONTEXTS[site.attention_context](attended, has_own_positions(site))
     masked: Tensor = site(attended.weights, context=context)
@@ -227,8 +227,8 @@ class AttentionDropout(nn.Module):
         self.dropout: nn.Module = nn.Dropout(p)
 
     def forward(self, weights: Tensor, scores: Tensor, queries: Tensor, padded: Tensor | None = None) -> Tensor:
-        """The weights under dropout; see :class:`Attended` for the arguments."""
+        """The weights under dropout; see :class:`AttentionTensors` for the arguments."""
         if isinstance(self.dropout, ContextualDropout):
-            return masked_attention(self.dropout, Attended(weights, scores, queries, padded))
+            return masked_attention(self.dropout, AttentionTensors(weights, scores, queries, padded))
         dropped: Tensor = self.dropout(weights)
         return dropped

@@ -106,7 +106,7 @@ def _only_drops(module: nn.Module) -> bool:
     return isinstance(module, _DROPOUT) or drops_by_flag(type(module))  # type: ignore[arg-type]  # classes are hashable
 
 
-class _Inside:
+class _SamplingThreads:
     """The threads that sample, so that no two change the modes of one module, and the fused path stays off."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class _Inside:
                     torch.backends.mha.set_fastpath_enabled(self._fused)
 
 
-_INSIDE = _Inside()
+_INSIDE = _SamplingThreads()
 _OTHER_THREAD = (
     "another thread samples from this model: a module has one mode for all threads. Use cd.predict alone, whose calls "
     "wait for one another, or give each thread a copy of the model (copy.deepcopy)"

@@ -22,7 +22,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from contextual_dropout.nn.encoder import Encoder
 from contextual_dropout.nn.site import ContextualDropout
 
-__all__ = ["Folded", "folded"]
+__all__ = ["FoldedChain", "folded"]
 
 
 def _always(layer: Any) -> bool:
@@ -77,7 +77,7 @@ ROWWISE: dict[type[nn.Module], Callable[[Any], bool]] = {
 }
 
 
-class Folded:
+class FoldedChain:
     """A chain of layers, run on many samples at once; what comes before its first random layer is computed once.
 
     Args:
@@ -120,14 +120,14 @@ class Folded:
         return rows.reshape(samples, examples, *rows.shape[1:])
 
 
-def folded(model: Any, x: Any) -> Folded | None:
+def folded(model: Any, x: Any) -> FoldedChain | None:
     """The model as a chain of layers, if it is one whose rows do not interact and if ``x`` has rows."""
     if type(x) is not Tensor or x.ndim < 2 or x.layout is not torch.strided or x.is_nested:
         return None
     if torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks:
         return None
     layers = list(_leaves(model))
-    return Folded(layers, x) if all(map(_is_rowwise, layers)) else None
+    return FoldedChain(layers, x) if all(map(_is_rowwise, layers)) else None
 
 
 def _leaves(model: Any) -> Iterator[Any]:

@@ -42,7 +42,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from contextual_dropout.nn.functional_dropout import SAMPLED
 from contextual_dropout.prediction import vmapped
-from contextual_dropout.prediction.folding import Folded, folded
+from contextual_dropout.prediction.folding import FoldedChain, folded
 from contextual_dropout.prediction.outputs import find_logits
 from contextual_dropout.prediction.prefix import SharedPrefix
 from contextual_dropout.replay.buffers import BufferState, all_buffers
@@ -200,12 +200,12 @@ def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, re
     taken for the first, with the same random numbers, and a seed gives the same samples in every call.
     """
     start = [RandomState(device) for device in passes.devices]
-    first = _First(passes, read)
+    first = _FirstPass(passes, read)
     if first.set_up and samples > 1 and not host.happened():
         for state in start:
             state.restore()
         passes.renew()
-        first = _First(passes, read)
+        first = _FirstPass(passes, read)
     if host.happened():
         host.restart()
         return _plain(passes, samples)
@@ -220,7 +220,7 @@ def _watched(passes: Passes, samples: int, rows: int | None, host: HostDraws, re
     return torch.cat([first.out.unsqueeze(0), rest])
 
 
-class _First:
+class _FirstPass:
     """A first pass, and its findings.
 
     Attributes:
@@ -262,7 +262,7 @@ def _chunk(passes: Passes, rows: int | None, fewest: int) -> int:
     return ROWS // batch if ROWS // batch >= fewest else 1
 
 
-def _folded(passes: Passes, chain: Folded, sizes: list[int], seed: int) -> Tensor:
+def _folded(passes: Passes, chain: FoldedChain, sizes: list[int], seed: int) -> Tensor:
     outs = [chain.run(size) for size in (sizes if chain.random else [1])]
     if passes.pick is find_logits:
         return outs[0] if len(outs) == 1 else torch.cat(outs)
