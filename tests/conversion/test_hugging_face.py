@@ -178,7 +178,7 @@ class RenamedAttention(nn.Module):
 
 def test_attention_of_an_unknown_rate_is_reported() -> None:
     model = nn.Sequential(nn.Dropout(0.2), RenamedAttention(BertConfig()))
-    with pytest.warns(cd.ConversionWarning, match="no name that we know"):
+    with pytest.warns(cd.ConversionWarning, match="the name of its drop rate is unknown"):
         cd.contextualize(model)
     assert list(cd.sites(model)) == ["0"]
     again = nn.Sequential(RenamedAttention(BertConfig()))
