@@ -48,7 +48,7 @@ def read_torch(path: str | os.PathLike[str]) -> Any:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b"bytearray") >= 0:
             raise ValueError("it asks for memory of its own, a bytearray, which no tensor needs")
-        size, archive = len(content), content[:4] == b"PK\3\4"  # by which torch tells it, too
+        size, archive = len(content), content[:4] == b"PK\3\4"  # as torch decides, too
     if archive:
         source: io.BytesIO | Path = _repacked(path, size)
     else:  # what torch wrote before version 1.6
@@ -58,7 +58,7 @@ def read_torch(path: str | os.PathLike[str]) -> Any:
                 if file.peek(1):
                     _check_tuples(file, VALUES_PER_BYTE * size)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of (a TorchScript archive), it refuses right after
+        warnings.simplefilter("ignore")  # torch refuses right after what it warns of (a TorchScript archive)
         state = torch.load(source, map_location="cpu", weights_only=True)
     if (values := _count(state, {})) > VALUES_PER_BYTE * size:
         raise ValueError(f"its {size} bytes stand for {values} values, more than {VALUES_PER_BYTE} each")

@@ -174,7 +174,7 @@ def leading_classes(samples: Tensor) -> Tensor:
     """The classes of the highest and of the second highest mean probability: the label of a prediction and its rival.
 
     Means are compared in float64, in which two classes are seldom rounded to the same; among equal means the class of
-    lower index goes first.
+    lower index comes first.
 
     Args:
         samples: (K, B, C) probabilities.

@@ -37,7 +37,7 @@ class ConcreteDropout(Stochastic, Penalty):
         shared: how many trailing axes share one pi.
 
     Shape:
-        Input and output alike, any shape.
+        Input and output of any shape, the same for both.
     """
 
     def __init__(

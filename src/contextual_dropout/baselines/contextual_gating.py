@@ -30,7 +30,7 @@ class ContextualGate(nn.Module):
         initialisation: of the encoder, ``"he"`` or ``"zero"``.
 
     Shape:
-        Input and output alike, (B, ...) with the features on axis ``dim``; their number is inferred from the first.
+        Input and output (B, ...), with the features on axis ``dim``; their number is inferred from the first.
     """
 
     encoder: Encoder

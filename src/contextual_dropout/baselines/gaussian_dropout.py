@@ -20,11 +20,11 @@ class GaussianDropout(Stochastic):
     """``x = u (1 + s eps)``, eps ~ N(0, 1), with the variance ``s^2 = p / (1 - p)`` of rescaled Bernoulli masks.
 
     Args:
-        p: the drop rate that the noise stands for; 0.2 is s = 0.5.
+        p: the drop rate of Bernoulli masks with this variance; 0.2 is s = 0.5.
         shared: how many trailing axes share one eps (2 for the channels of an image).
 
     Shape:
-        Input and output alike, any shape.
+        Input and output of any shape, the same for both.
     """
 
     def __init__(self, p: float = 0.2, shared: int = 0) -> None:
@@ -36,7 +36,7 @@ class GaussianDropout(Stochastic):
 
     @property
     def standard_deviation(self) -> float:
-        """s."""
+        """The standard deviation s of the noise."""
         return math.sqrt(self.p / (1 - self.p))
 
     def forward(self, u: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def gaussian_dropout(model: Model, p: float | None = None, **options: Any) -> Mo
 
     Args:
         model: a network with dropout layers.
-        p: the drop rate that the noise stands for; that of each layer by default.
+        p: the drop rate of Bernoulli masks with this variance; that of each layer by default.
         options: ``exclude``, ``inplace``.
 
     Example:

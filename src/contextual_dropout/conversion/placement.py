@@ -96,7 +96,7 @@ class Placement(Protocol):
 
 def _site(features: int | None, options: dict[str, Any], **fixed: Any) -> ContextualDropout:
     settings = fixed | options
-    if features is None or "positions" in options:  # how many axes there are, the first input tells
+    if features is None or "positions" in options:  # the first input tells how many axes there are
         return LazyContextualDropout(**settings)
     return ContextualDropout(features, **({"dim": -1} | settings))
 

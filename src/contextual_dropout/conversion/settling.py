@@ -268,7 +268,7 @@ def _is_guess(model: nn.Module, change: Change) -> bool:
 
 
 def _guard_attention(model: nn.Module, record: Conversion, layers: Mapping[str, LayerOptions]) -> None:
-    """Make sites that pool over queries, though nobody asked for it, look out for causal masks."""
+    """Make sites that pool over queries by default look out for causal masks."""
     for change in record.changes:
         if layers[change.name].positions is None:
             for name in change.sites:

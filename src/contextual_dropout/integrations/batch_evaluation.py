@@ -98,7 +98,8 @@ def evaluate(
         samples: K.
         task: what the logits mean.
         generator: on the CPU; advances.
-        arrange: brings logits to (B, C) or (B, ..., C), one of yes to (B, ..., 1); by default they are such already.
+        arrange: brings logits to (B, C) or (B, ..., C), those of a binary task to (B, ..., 1); by default it is assumed
+            that they are in this shape.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))

@@ -1,7 +1,7 @@
 """A mixin for Lightning modules that trains with :class:`~contextual_dropout.ELBO`.
 
 A mixin, not a module: ``lightning.LightningModule`` and ``pytorch_lightning.LightningModule`` are different classes,
-and either's ``Trainer`` refuses the other's. So you choose, and nothing of Lightning is imported here.
+and either's ``Trainer`` refuses the other's. So the user chooses, and Lightning is not imported here.
 """
 
 from __future__ import annotations

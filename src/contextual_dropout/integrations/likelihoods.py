@@ -107,7 +107,7 @@ def binary_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
     """The log-likelihood of yes or no, the sum over an example's positions, (B,).
 
     Args:
-        logits: of yes: (B,) or (B, 1), or one for each position, (B, T), (B, 1, H, W)...
+        logits: of the positive class: (B,) or (B, 1), or one for each position, (B, T), (B, 1, H, W)...
         labels: 0 or 1 for each; positions with :data:`IGNORED` do not count.
 
     Example:

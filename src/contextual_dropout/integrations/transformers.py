@@ -54,7 +54,7 @@ OBJECTIVE = "objective.pt"
 class ELBOTrainer(Trainer):
     """Trains a converted model with the ELBO, and evaluates it with sampled masks.
 
-    Everything is the ``Trainer``'s but for
+    Everything is as in the ``Trainer`` except
 
     * the loss, minus the ELBO; gradients are accumulated and clipped as always;
     * the optimizer's groups: theta has the learning rate and weight decay of the arguments, the encoders phi and the

@@ -15,7 +15,7 @@ weights    the paper's: constant, for comparison only                H
 ========== ========================================================= ==========
 
 A position-wise site (``batch_dim=(0, 2)``) has rates of its own for each query. Its context is of that query alone, and
-of the keys that it may look at: in causal attention nothing of what comes later.
+of the keys that it may look at: in causal attention nothing that comes later.
 
 Padded keys and queries that are known to be padding have no influence on the first three. The paper's mean counts both,
 as it has to in order to be constant: over the n keys that are not padding it would be 1 / n, the length of the text.
@@ -89,7 +89,7 @@ def attention_entropy(
         per_query: do not average over queries.
 
     Returns:
-        (B, H), from 0 to 1 but for rounding; (B, N_Q, H) per query.
+        (B, H), from 0 to 1 up to rounding; (B, N_Q, H) per query.
 
     Example:
         >>> scores = torch.tensor([[[[0.0, 0.0, -200.0, -torch.inf]]]])  # three keys, one of which has no weight

@@ -1,6 +1,6 @@
 """The contextual dropout site: encoder -> logits -> mask -> masked features.
 
-A site knows its family and its prior and nothing of estimators. Its random call is a torch function,
+A site knows its family and its prior, and nothing about estimators. Its random call is a torch function,
 :func:`masked`, so that a :class:`torch.overrides.TorchFunctionMode` can watch or replace it; that is how
 :mod:`contextual_dropout.replay.recording` records what a pass drew.
 """
@@ -68,7 +68,7 @@ class ContextualDropout(Stochastic):
         context_features: how many channels the encoder reads; by default ``features``, twice that with
             ``"mean-deviation"``.
         attention_context: what a site on attention weights is given to read, see
-            :mod:`contextual_dropout.nn.attention_dropout`; of no meaning elsewhere.
+            :mod:`contextual_dropout.nn.attention_dropout`; ignored elsewhere.
         negative_slope: of the encoder's leaky ReLU; 0 is a ReLU.
         initialisation: of the encoder, ``"he"`` or ``"zero"`` (every sample starts at exactly p).
         prior: ``"learned"`` or ``"fixed"``: whether the prior's keep-logit eta is trained.
@@ -77,8 +77,8 @@ class ContextualDropout(Stochastic):
             ``nn.Dropout`` keeps the scale of the activations.
 
     Shape:
-        Input and output alike, any shape; logits, noise and masks are (B, C), of a position-wise site (B, ..., C) with
-        the positions in the order of ``batch_dim``.
+        Input and output of any shape, the same for both; logits, noise and masks are (B, C), for a position-wise site
+        (B, ..., C) with the positions in the order of ``batch_dim``.
 
     Example:
         >>> site = ContextualDropout(8, p=0.2, reduction=4)

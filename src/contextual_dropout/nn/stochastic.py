@@ -53,7 +53,7 @@ def sampling(model: nn.Module) -> Iterator[None]:
     """Let sites and ordinary dropout layers sample inside; everything else (batch normalisation!) is in eval mode.
 
     Every other :class:`~contextual_dropout.nn.stochastic.Stochastic` layer samples too. Ordinary dropout is that of
-    ``nn.Dropout`` and its kin, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``; dropout that is
+    ``nn.Dropout`` and its variants, ``nn.MultiheadAttention`` and ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``; dropout that is
     called as a function, ``F.dropout(x, p, self.training)`` (whatever the flag says, even a constant False:
     :mod:`contextual_dropout.nn.functional_dropout`); and that of modules which read their training flag for dropout
     alone, as in ``dropout_p=self.p if self.training else 0.0`` (:mod:`contextual_dropout.nn.dropout_flag`). The fused

@@ -151,7 +151,7 @@ class SharedPrefix(TorchFunctionMode):
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a call of the first pass, up to its first random one."""
-        if self._drew():  # out of our sight
+        if self._drew():  # where it cannot be seen
             self._step = SharedPrefix._watch
             return self._watch(func, args, kwargs)
         if func is masked:
@@ -180,7 +180,7 @@ class SharedPrefix(TorchFunctionMode):
         return out
 
     def _drew(self, func: Any = None) -> bool:
-        """Whether torch's generators have moved since the last look, by ``func`` or out of our sight."""
+        """Whether torch's generators have moved since the last look, by ``func`` or by a call that is not seen."""
         before, self._state = self._state, self._read()
         moved = before != self._state
         self.splits = self.splits and (func in SPLIT or not moved)
@@ -189,7 +189,7 @@ class SharedPrefix(TorchFunctionMode):
     def _mark(self, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Tensor | None = None) -> None:
         """Mark the call that is being recorded as the first random one.
 
-        What is held from here on are aliases: so it shows whether anybody else holds a tensor after the pass.
+        Only aliases are held from here on: so tensors that are in use after the pass are in use by others.
         """
         originals = {n: out() for n, out in enumerate(self._results) if isinstance(out, weakref.ref)}
         aliases: dict[int, Tensor] = {}

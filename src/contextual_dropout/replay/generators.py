@@ -54,7 +54,7 @@ def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
         if not isinstance(generator, torch.Generator):
             raise TypeError(f"generator must be a torch.Generator, got {generator!r}; a number is a seed")
         if generator.device.type != "cpu":
-            raise ValueError(f"generator must live on the CPU (it only seeds the passes), got {generator.device}")
+            raise ValueError(f"generator must be on the CPU (it only seeds the passes), got {generator.device}")
         return int(torch.randint(2**63 - 1, (), generator=generator))
     if seed is not None and not hasattr(seed, "__index__"):
         raise TypeError(f"seed must be a whole number, got {seed!r}")

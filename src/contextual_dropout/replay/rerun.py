@@ -4,7 +4,7 @@ Everything before the site, the *fork*, is not computed again: each call returns
 pass (*prefix replay*), so that a pseudo pass costs its suffix only, whatever the network's shape. Results that were no
 longer in use at the fork are replaced by a placeholder that cannot be computed with.
 
-Correct first: if anything speaks against a replay (a tensor of the prefix or a buffer was changed in place later,
+Correct first: if a replay might be wrong (a tensor of the prefix or a buffer was changed in place later,
 the code takes another path, a placeholder is touched), the whole pass is computed, from the buffers and generators
 that the true pass found. If even that does not bring the site its logits again, there is an error.
 
@@ -197,7 +197,7 @@ class Replay(Rerun):
             self._norms[call.layer] += 1
         live = self._target.live.get(self._position)
         self._position += 1
-        if live is not None:  # an empty one as a new one: older torch keeps such for activation checkpointing
+        if live is not None:  # a new one if it is empty: older torch keeps such for activation checkpointing
             return live if live.numel() else torch.empty_like(live)
         return _PLACEHOLDER if isinstance(out, weakref.ref) else copied(out)
 

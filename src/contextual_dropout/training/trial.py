@@ -105,7 +105,7 @@ class Trial:
         return [draw for _, draw in self._learning() if draw.sampled.requires_grad]
 
     def _learning(self) -> Iterator[tuple[int, Draw]]:
-        """The draws whose logits want a gradient: their encoder is trained, or one whose masks act on them."""
+        """The draws whose logits need a gradient: their encoder is trained, or an earlier one that acts on them."""
         upstream = False
         for index, draw in enumerate(self.draws):
             if upstream or draw.site.encoder.trainable:

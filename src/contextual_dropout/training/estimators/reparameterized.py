@@ -26,8 +26,8 @@ Pathwise = Callable[[Trial, Sequence[Signal]], list[Signal]]
 def exact(trial: Trial, signals: Sequence[Signal]) -> list[Signal]:
     """d ELBO / d z^l over all paths, by one more backward sweep without parameter gradients.
 
-    The score-function signals take part: a Gaussian mask that moves a later Bernoulli site's logits is
-    answerable for what those logits do.
+    The score-function signals take part: a Gaussian mask that moves a later Bernoulli site's logits gets the gradient
+    of these logits too.
     """
     draws = trial.pathwise_draws
     if not draws:
