@@ -21,7 +21,6 @@ from contextual_dropout_lab.data.vqa.hdf5 import Hdf5Features
 from contextual_dropout_lab.data.vqa.patches import patches
 from contextual_dropout_lab.data.vqa.question_files import Question, Questions, read_questions, vqa_v2, vqa_v2_subset
 from contextual_dropout_lab.data.vqa.region_features import NpzFeatures, Regions, pad_regions, read_regions
-from contextual_dropout_lab.data.vqa.shapes import shapes
 from contextual_dropout_lab.data.vqa.targets import SoftTargets, soft_targets
 from contextual_dropout_lab.data.vqa.visual import VisualQuestions
 from contextual_dropout_lab.data.vqa.vocabulary import AnswerVocabulary, build_answers, mcan_answers, read_answers
@@ -61,7 +60,6 @@ __all__ = [
     "read_questions",
     "read_regions",
     "read_vectors",
-    "shapes",
     "soft_targets",
     "tokenize",
     "vqa_v2",

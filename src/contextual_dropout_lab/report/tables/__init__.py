@@ -2,7 +2,6 @@
 
 from contextual_dropout_lab.report.summary import Summary
 from contextual_dropout_lab.report.table import Table
-from contextual_dropout_lab.report.tables.bars import bars
 from contextual_dropout_lab.report.tables.calibration_scores import calibration
 from contextual_dropout_lab.report.tables.context_effects import context_spread, context_value
 from contextual_dropout_lab.report.tables.cost import cost, model_sizes
@@ -26,7 +25,6 @@ from contextual_dropout_lab.report.tables.scores import figures
 
 __all__ = [
     "all_tables",
-    "bars",
     "beside_the_paper",
     "calibration",
     "clean_to_noisy",
@@ -79,7 +77,6 @@ def all_tables(summary: Summary) -> dict[str, Table]:
 def _of_mnist(summary: Summary) -> dict[str, Table]:
     return {
         "noisy-mnist": noisy_mnist(summary),
-        "bars": bars(summary),
         "differences": differences(summary),
         "complete-original": complete(summary, "original"),
         "complete-noisy": complete(summary, "noisy"),

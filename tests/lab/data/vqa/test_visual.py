@@ -1,22 +1,20 @@
-"""easy-VQA, DAQUAR and SHAPES, small and real."""
+"""easy-VQA and DAQUAR, small and real."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from contextual_dropout_lab.data import DataError
-from contextual_dropout_lab.data.vqa import VisualQuestions, daquar, easy_vqa, shapes, visual
+from contextual_dropout_lab.data.vqa import VisualQuestions, daquar, easy_vqa, visual
 from contextual_dropout_lab.data.vqa.visual import decode_whole, stack_images
-from tests.lab.data.vqa.files import npy, pack, picture
+from tests.lab.data.vqa.files import pack, picture
 
 
 def easy_files(questions: Any = None) -> dict[str, bytes]:
@@ -35,13 +33,6 @@ def daquar_files(folder: Path, pairs: str, listed: str = "image3\nimage1\n") -> 
     images = {f"images/image{number}.jpg": picture(format="JPEG", seed=number) for number in (1, 2, 3)}
     pack(images, folder / "daquar" / "images_160x121.tar.xz")
     return folder
-
-
-def shapes_files(**changes: bytes) -> dict[str, bytes]:
-    pixels = np.zeros((2, 4, 4, 3), np.uint8)
-    pixels[0, 0, 1] = (1, 2, 3)  # blue, green, red
-    files = {"input.npy": npy(pixels), "query_str.txt": b"is it red\nis it blue\n", "output": b"true\nfalse\n"}
-    return {f"shapes_dataset/train.small.{end}": content for end, content in (files | changes).items()}
 
 
 def test_easy_vqa_packed_or_not(tmp_path: Path) -> None:
@@ -116,40 +107,6 @@ def test_daquar_refuses(tmp_path: Path, pairs: str, listed: str, message: str) -
         daquar("train", daquar_files(tmp_path, pairs, listed))
 
 
-def declaring(shape: tuple[int, ...]) -> bytes:
-    """An array that is not there."""
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-    return file.getvalue()
-
-
-def test_shapes_are_red_green_and_blue(tmp_path: Path) -> None:
-    pack(shapes_files(), tmp_path / "shapes_dataset.tar.xz")
-    data = shapes("train", tmp_path)
-    assert data.images[0, :, 0, 1].tolist() == [3, 2, 1]
-    assert (data.questions, data.answers) == (("is it red", "is it blue"), (("yes",), ("no",)))
-    assert data.rows.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"input.npy": npy(np.zeros((2, 4, 4, 3)))}, r"of float64: expected \(N, H, W, 3\) of uint8"),
-        ({"input.npy": npy(np.array([{}], dtype=object))}, "Python objects"),
-        ({"input.npy": npy(np.zeros((2, 4, 4, 3), np.uint8))[:-1]}, "has 95 bytes of items: expected 96"),
-        ({"input.npy": declaring((10**20, 4, 4, 3))}, "expected at most 1125899906842624 bytes"),
-        ({"input.npy": declaring((0, 10**20, 4, 3))}, "expected at most 1125899906842624 bytes"),
-        ({"output": b"true\nmaybe\n"}, "has the line 'maybe': expected true or false"),
-        ({"output": b"true\n"}, "2 questions, 1 answers"),
-        ({"query_str.txt": b"is it red\n"}, "1 questions, 2 answers"),
-    ],
-)
-def test_shapes_refuses(tmp_path: Path, changes: dict[str, bytes], message: str) -> None:
-    pack(shapes_files(**changes), tmp_path / "shapes_dataset.tar.xz")
-    with pytest.raises(DataError, match=message):
-        shapes("train", tmp_path)
-
-
 def test_many_large_images_are_refused_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visual, "MAX_MEMORY", 1000)
     decoded = []
@@ -165,7 +122,7 @@ def test_many_large_images_are_refused_after_the_first(monkeypatch: pytest.Monke
     assert stack_images(islice(images(), 3), "012").shape == (3, 3, 10, 10)
 
 
-@pytest.mark.parametrize("read", [easy_vqa, daquar, shapes])
+@pytest.mark.parametrize("read", [easy_vqa, daquar])
 def test_sets_that_are_nowhere_and_other_splits_are_named(tmp_path: Path, read: Any) -> None:
     with pytest.raises(DataError, match=r"is in none of these places:(?s:.*)CONTEXTUAL_DROPOUT_DATA"):
         read("train", tmp_path)
@@ -204,9 +161,6 @@ REAL = {
     ("easy-vqa", "test"): ((1000, 3, 64, 64), 9_673, [7_136, 0, 2_537]),
     ("daquar", "train"): ((795, 3, 121, 160), 6_795, [0, 910, 5_885]),
     ("daquar", "test"): ((654, 3, 121, 160), 5_673, [0, 784, 4_889]),
-    ("shapes", "train"): ((640, 3, 30, 30), 640, [640]),
-    ("shapes", "val"): ((1024, 3, 30, 30), 1_024, [1_024]),
-    ("shapes", "test"): ((1024, 3, 30, 30), 1_024, [1_024]),
 }
 
 
@@ -214,10 +168,5 @@ REAL = {
 def test_the_stored_sets(real: Path, name: str, split: str) -> None:
     if not (real / name).is_dir():
         pytest.skip(f"no {name} here")
-    data = {"easy-vqa": easy_vqa, "daquar": daquar, "shapes": shapes}[name](split, real)
+    data = {"easy-vqa": easy_vqa, "daquar": daquar}[name](split, real)
     assert (tuple(data.images.shape), len(data), data.answer_types.bincount().tolist()) == REAL[name, split]
-    if name == "shapes":
-        for number, colour in enumerate(("red", "green", "blue")):
-            asked = [row for row, question in enumerate(data.questions) if f"{colour} shape" in question]
-            true = [row for row in asked if data.answers[row] == ("yes",)]
-            assert (data.images[true, number].amax((1, 2)) > 200).all()  # it is really there
