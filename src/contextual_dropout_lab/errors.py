@@ -1,4 +1,4 @@
-"""What a user can put right."""
+"""Errors that a user can put right."""
 
 __all__ = ["Busy", "ConfigError", "ExperimentError", "NotReady", "not_installed"]
 
@@ -20,7 +20,7 @@ class NotReady(ExperimentError):
 
 
 def not_installed(error: ModuleNotFoundError) -> str:
-    """What to do about a package that the experiments need.
+    """The advice about a package that the experiments need.
 
     Example:
         >>> not_installed(ModuleNotFoundError(name="typer"))

@@ -46,7 +46,7 @@ console = Console(quiet=os.environ.get("RANK", "0") != "0")  # of processes that
 
 @app.command("list")
 def list_(records: Records = Path("experiments/results")) -> None:
-    """What can be run, and how much of it is done."""
+    """List what can be run, and how much of it is done."""
     from contextual_dropout_lab.runs.config import experiment_names, load_experiment
     from contextual_dropout_lab.store.results import Results
 
@@ -302,7 +302,7 @@ def data_(
 
 
 def _at_a_time() -> int:
-    """How many runs go side by side if nobody says: one a core, or one alone where all would be on the same GPU."""
+    """The number of runs side by side by default: one a core, or one alone where all would be on the same GPU."""
     import torch
 
     return 1 if torch.cuda.is_available() else os.cpu_count() or 1

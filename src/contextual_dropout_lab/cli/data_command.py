@@ -39,7 +39,7 @@ def get_datasets(names: list[str], directory: Path | None, console: Console) -> 
 
 
 def dataset_table(directory: Path | None) -> Table:
-    """What is on this machine, without fetching anything."""
+    """Show what is on this machine, without fetching anything."""
     table = Table(title="data sets on this machine")
     for column in ("name", *SPLITS):
         table.add_column(column)

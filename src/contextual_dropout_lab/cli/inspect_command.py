@@ -77,7 +77,7 @@ def inspect_runs(
 def _answered(
     networks: Iterable[tuple[nn.Module, RunConfig]], sd: float, data: Path | None
 ) -> Iterator[Classification]:
-    """What each network says to the test questions. Its word numbers are of the questions that it was trained on."""
+    """Show each network's answers to test questions. Its word numbers are those of the questions it was trained on."""
     read: dict[int | None, Examples] = {}
     for model, config in networks:
         if config.train_examples not in read:
@@ -86,7 +86,7 @@ def _answered(
 
 
 def _draw(found: dict[str, Normality], draw_boxes: Callable[..., Figure], output: Path, count: int) -> Iterator[Path]:
-    """Both figures of every run; box plots show all runs."""
+    """Draw both plots of every run; box plots show all runs."""
     predictions = {name: each.prediction for name, each in found.items()}
     for name, each in found.items():
         yield from save(draw_boxes(predictions, name, count), output, f"uncertain-{name}")
@@ -95,7 +95,7 @@ def _draw(found: dict[str, Normality], draw_boxes: Callable[..., Figure], output
 
 
 def _folder(path: Path) -> Path:
-    """Of a run, where it or the network's file in it is named."""
+    """The folder of a run, given this folder or the network's file in it."""
     return (path.parent if path.suffix == ".safetensors" else path).resolve()
 
 
@@ -118,7 +118,7 @@ def _common_noise(configs: list[RunConfig], noise: float | None) -> float:
 
 
 def _test_examples(configs: list[RunConfig], data: Path | None) -> Examples:
-    """What the runs were tested on; without training examples and other data sets, which are not needed."""
+    """The test examples of the runs; without training examples and other data sets, which are not needed."""
     first = configs[0]
     for config in configs:
         for field in _SHARED:
@@ -133,7 +133,7 @@ def _test_examples(configs: list[RunConfig], data: Path | None) -> Examples:
 
 
 def _prediction(folder: Path, model: nn.Module, config: RunConfig, x: Tensor, sd: float) -> Classification:
-    """What the run kept of its first draw of the noise; where it kept nothing, the same is predicted again."""
+    """The predictions that the run stored for its first draw of the noise; predicted again where it stored none."""
     if folder.as_posix().endswith(f"/{config.name}"):
         kept = Results(Path(), folder.parents[config.name.count("/")]).predictions(config) or {}
         if f"{noise_name(sd)}/0" in kept:
@@ -148,5 +148,5 @@ def _too_few(config: RunConfig, prediction: Classification) -> str:
 
 
 def _image_shape(config: RunConfig, x: Tensor, data: Path | None) -> tuple[int, ...]:
-    """Of one image, where inputs may be flat; the test set is not touched for it."""
+    """The shape of one image, where inputs may be flat; the test set is not touched for it."""
     return tuple(x.shape[1:] if x.ndim == 4 else load(config.data, "train", data).images.shape[1:])

@@ -22,7 +22,7 @@ __all__ = ["draw_questions", "predict_questions"]
 
 
 def predict_questions(model: torch.nn.Module, config: RunConfig, examples: Examples, sd: float) -> Classification:
-    """What a run says to its first noisy copy of the test questions."""
+    """The answers of a run to its first noisy copy of the test questions."""
     x = next(noisy_inputs(examples.test_x, sd, config))
     return sampled(model, x, config, 0, examples.test_beside)
 

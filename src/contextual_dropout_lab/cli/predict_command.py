@@ -35,7 +35,7 @@ def prediction_table(
     threshold: float,
     data: Path | None,
 ) -> Table:
-    """One row an image: of the files given, else of the first ``count`` that the run was tested on.
+    """A table with one row an image: those of the files given, else the first ``count`` that the run was tested on.
 
     Without ``noise``, files have none, and test images that of training.
     """
@@ -77,7 +77,7 @@ def read_images(paths: list[Path], shape: tuple[int, ...], classes: tuple[str, .
 
 
 def _prepared(config: RunConfig, images: LabelledImages, noise: float) -> Tensor:
-    """As the run prepares its test images."""
+    """The images, prepared as the run prepares its test images."""
     x = inputs_for(config, images)
     x = center_crop(x, STREAMED[config.data]) if config.data in STREAMED else x
     return next(noisy_inputs(x, noise, config))[: len(x)]

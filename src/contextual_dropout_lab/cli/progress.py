@@ -1,4 +1,4 @@
-"""How a sweep looks in a terminal, and in a log file."""
+"""The progress of a sweep, in a terminal and in a log file."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def one_line(config: RunConfig, record: dict[str, Any]) -> str:
 
 
 def summary_of(failures: list[Failure], runs: int) -> str:
-    """What failed and why, each cause once: of an error that nobody foresaw the last line of its traceback.
+    """The failures and their causes, each cause once; of an unforeseen error the last line of its traceback.
 
     Example:
         >>> config = RunConfig("mnist", "noisy", "concrete", 0)

@@ -1,4 +1,4 @@
-"""What is raised when data is missing, damaged or not what it was said to be."""
+"""The error for data that is missing, damaged or not in the expected form."""
 
 __all__ = ["DataError"]
 

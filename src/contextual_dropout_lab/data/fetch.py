@@ -1,4 +1,4 @@
-"""One published file, from its mirror to its place: whole and verified, or not at all."""
+"""The way of a published file from its mirror to its place: whole and verified, or not at all."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def fetch(file: File, url: str, folder: Path, progress: Progress | None = None) 
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Of downloads that were killed; one that goes on is younger."""
+    """Remove the remains of downloads that were killed; those of one under way are younger."""
     for leftover in folder.glob(f"{PREFIX}*"):
         with suppress(FileNotFoundError):
             if time.time() - leftover.stat().st_mtime > STALE:

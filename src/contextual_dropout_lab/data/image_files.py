@@ -48,7 +48,7 @@ class Files:
         return read_file(self.root / name) if self.root.is_dir() else self._members()[0][name]
 
     def length(self, name: str) -> int:
-        """Of one of them, in bytes."""
+        """The size of one of the images in bytes."""
         return os.stat(self.root / name).st_size if self.root.is_dir() else len(self._members()[0][name])
 
     def _members(self) -> tuple[dict[str, memoryview], set[str]]:

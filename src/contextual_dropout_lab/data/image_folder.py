@@ -160,7 +160,7 @@ def read_folder(
 
 
 def check_on_error(on_error: str) -> None:
-    """What to do about damaged images has to be one of two."""
+    """Refuse another way to treat damaged images than the two that there are."""
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error is {on_error!r}: expected 'raise' or 'skip'")
 

@@ -1,4 +1,4 @@
-"""Where the files of a data set are: in a folder of yours, in the cache, or else fetched into the cache.
+"""Find the files of a data set: in a folder of yours, in the cache, or else fetched into the cache.
 
 1. ``directory``, if given: then nowhere else, so that a subset of yours is never silently replaced by the full set.
 2. The folder in the environment variable ``CONTEXTUAL_DROPOUT_DATA``.
@@ -99,7 +99,7 @@ def locate_folder(name: str, directory: str | os.PathLike[str] | None = None) ->
 
 
 def cache_folder() -> Path:
-    """Where fetched files are kept: ``contextual-dropout`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
+    """The folder of fetched files: ``contextual-dropout`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     # The specification of XDG has relative paths ignored.
     return (base if base.is_absolute() else Path("~/.cache").expanduser()) / "contextual-dropout"
@@ -111,7 +111,7 @@ def _folders(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Pa
 
 
 def search_places(name: str, directory: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Where a data set may be: in the directory if one is given, else where the variable says, and in the cache."""
+    """The places of a data set: in the directory if one is given, else where the variable says, and in the cache."""
     if directory is not None:
         yield from (Path(directory).expanduser() / name, Path(directory).expanduser())
         return

@@ -51,17 +51,17 @@ class Lookup:
 
     @property
     def device(self) -> torch.device:
-        """Of the inputs that are given out."""
+        """The device of the inputs that are given out."""
         return self.rows.device
 
     @property
     def on_disk(self) -> bool:
-        """Whether the table is no tensor, and its rows take time to be had."""
+        """Whether the table is not a tensor, and reading its rows takes time."""
         return not isinstance(self.table, Tensor)
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the table."""
+        """The type of the table's numbers."""
         return self.table.dtype
 
     def to(self, device: torch.device) -> Lookup:
@@ -70,7 +70,7 @@ class Lookup:
         return Lookup(table, self.rows.to(device))
 
     def is_floating_point(self) -> bool:
-        """Whether the table's numbers are."""
+        """Whether the table's numbers are floating-point numbers."""
         return self.table.is_floating_point()
 
     def index_select(self, dim: int, index: Tensor, /) -> Tensor:

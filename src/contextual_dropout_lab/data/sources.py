@@ -1,4 +1,4 @@
-"""Which files make up a data set, where they are published, and how to know them."""
+"""The files that make up a data set, where they are published, and their checksums."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ CIFAR = {
 
 
 def files(name: str, split: str) -> tuple[File, ...]:
-    """What is fetched for a split: the images and the labels, or the archive with both.
+    """The files to fetch for a split: the images and the labels, or the archive with both.
 
     Example:
         >>> [file.name for file in files("mnist", "test")]

@@ -1,1 +1,1 @@
-"""How runs are started: on this machine, on a cluster, as several processes."""
+"""Start runs: on this machine, on a cluster, as several processes."""

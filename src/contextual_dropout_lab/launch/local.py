@@ -36,10 +36,10 @@ class Failure:
 
 
 class Watcher:
-    """Is told of every change; override what you want to show."""
+    """Receives every change of a sweep; override the methods for what you want to show."""
 
     def planned(self, todo: list[RunConfig], done: int) -> None:
-        """So many runs are done already; these are to do."""
+        """Receive how many runs are done already, and those still to do."""
 
     def epoch(self, config: RunConfig, epoch: int) -> None:
         """A run has done so many epochs."""

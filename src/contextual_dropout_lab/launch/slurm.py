@@ -58,7 +58,7 @@ class Job:
 
 
 def executor_for(cluster: str, folder: Path, parameters: Mapping[str, Any]) -> submitit.AutoExecutor:
-    """What jobs are given to.
+    """The executor that jobs are given to.
 
     Args:
         cluster: "slurm", or "local" for processes of this machine.
@@ -128,7 +128,7 @@ def _follow(running: dict[submitit.Job[str | None], RunConfig], results: Results
 
 
 def _record(job: submitit.Job[str | None], config: RunConfig, results: Results) -> dict[str, Any] | Failure:
-    """Of a job that has ended. A folder over a network may show what another machine wrote only after a while."""
+    """The record of a job that has ended. A network folder may show another machine's files only after a while."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -145,7 +145,7 @@ def _record(job: submitit.Job[str | None], config: RunConfig, results: Results) 
 
 
 def _message(job: submitit.Job[str | None]) -> str | None:
-    """Why there is no record; None where the job ended well."""
+    """The reason for which there is no record; None where the job ended well."""
     try:
         return job.result()
     except Exception as error:  # submitit raises what the job raised, or that it was killed

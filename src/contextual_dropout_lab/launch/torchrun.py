@@ -1,4 +1,4 @@
-"""How processes that train one network together are started, and how they end."""
+"""Start processes that train one network together, and end them together."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _member(
 
 
 def _ending(failure: ProcessFailure) -> str:
-    """How a process ended, in words."""
+    """The way in which a process ended, in words."""
     if failure.exitcode < 0:
         return f"was killed by {signal.Signals(-failure.exitcode).name} (out of memory?)"
     message: Any = failure.message  # declared as text, but torch keeps more where it could write a file about it

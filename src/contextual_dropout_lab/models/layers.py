@@ -1,4 +1,4 @@
-"""What the convolutional networks are made of."""
+"""The building blocks of the convolutional networks."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Attention(nn.Module):
         self.dropout = AttentionDropout(p)
 
     def forward(self, x: Tensor, memory: Tensor, padded: Padding, memory_padded: Padding) -> Tensor:
-        """What ``x`` finds in ``memory``, (B, N_Q, C)."""
+        """The result of ``x`` attending to ``memory``, (B, N_Q, C)."""
         q, k, v = (self._heads(part) for part in (self.query(x), self.key(memory), self.value(memory)))
         scores = q @ k.mT / math.sqrt(q.shape[-1])
         if memory_padded is not None:

@@ -94,7 +94,7 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _no_state_dict(content: Any) -> str | None:
-    """What speaks against it being one."""
+    """The reason for which it is not a state dict; None if it is one."""
     if not isinstance(content, dict):
         return f"holds a {type(content).__name__} instead of a state dict"
     if not all(isinstance(name, str) for name in content):

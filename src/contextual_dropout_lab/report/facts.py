@@ -1,4 +1,4 @@
-"""Where results come from: seeds, training, commits and versions."""
+"""The origin of results: seeds, training, commits and versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def facts(summary: Summary) -> dict[str, str]:
 
 
 def _seeds(summary: Summary, setting: str) -> str:
-    """How many seeds each method has, methods with as many together."""
+    """The number of seeds of each method, methods with as many together."""
     groups: dict[int, list[str]] = {}
     methods = summary.methods(setting)
     for method in methods:
@@ -57,7 +57,7 @@ def _commits(summary: Summary) -> str:
 
 
 def _versions(summary: Summary) -> str:
-    """Of Python and packages; several where runs differ."""
+    """The versions of Python and packages; several where runs differ."""
     found: dict[str, set[str]] = {}
     for record in summary.records:
         origin = record["provenance"]

@@ -68,7 +68,7 @@ class Normality:
 
     @cached_property
     def p_value(self) -> Tensor:
-        """Of the hypothesis that the differences are normal, (B,); NaN where they do not vary."""
+        """The p-value of the hypothesis that the differences are normal, (B,); NaN where they do not vary."""
         p_value = torch.full((len(self.prediction),), torch.nan, dtype=torch.float64)
         differences = self.differences.double().numpy()
         for row in self.tested.nonzero().flatten().tolist():

@@ -209,7 +209,7 @@ _NETWORKS: Mapping[str, tuple[str, Mapping[str, int]]] = {
 
 
 def comparable(record: Mapping[str, Any]) -> bool:
-    """Whether the figures of a run may stand beside the paper's: its data, network, test set and length of training."""
+    """Whether scores of a run may stand beside the paper's: its data, network, test set and length of training."""
     config: Mapping[str, Any] = record["config"]
     data, setting = config["data"], config["setting"]
     if (
@@ -271,7 +271,7 @@ def exceeded(data: str, setting: str) -> float | None:
 
 @dataclass(frozen=True)
 class ReleasedCode:
-    """What the authors' released code does when it is run (erratum 10): measured by us, not printed in the paper.
+    """Results of the authors' released code when it is run (erratum 10): measured by us, not printed in the paper.
 
     Attributes:
         epochs: of training, on noisy MNIST.

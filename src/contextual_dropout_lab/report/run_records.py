@@ -42,7 +42,7 @@ def _read(path: Path) -> tuple[Any, str | None]:
 
 
 def fault_of(record: Any) -> str | None:
-    """What a report cannot do without, or cannot show, as the end of a sentence about the record; None if it is sound.
+    """The reason for which a report cannot use the record, as the end of a sentence about it; None if it is sound.
 
     Example:
         >>> fault_of({"config": {}})
@@ -67,7 +67,7 @@ def fault_of(record: Any) -> str | None:
 
 
 def _no_number(value: Any, place: str = "") -> str | None:
-    """Where there is a number that is none, or too large for a figure, the first such place."""
+    """The first place with a value that is not a number or is too large to draw, if there is one."""
     if isinstance(value, int | float):
         return None if abs(value) <= sys.float_info.max else place
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

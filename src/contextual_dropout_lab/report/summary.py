@@ -38,7 +38,7 @@ class Statistic:
 
     @property
     def n(self) -> int:
-        """Of seeds."""
+        """The number of seeds."""
         return len(self.by_seed)
 
     @property
@@ -48,7 +48,7 @@ class Statistic:
 
     @property
     def sd(self) -> float | None:
-        """Of the sample, with n - 1; None for one seed."""
+        """The standard deviation of the sample, with n - 1; None for one seed."""
         return statistics.stdev(self.by_seed.values()) if self.n > 1 else None
 
 
@@ -75,7 +75,7 @@ class Runs:
 
     @property
     def seeds(self) -> list[int]:
-        """Those that are done."""
+        """The seeds that are done."""
         return list(self.records)
 
     @property
@@ -107,7 +107,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Summary:
-    """All that is known of an experiment.
+    """All scores and values of an experiment.
 
     Attributes:
         experiment: its name.
@@ -121,7 +121,7 @@ class Summary:
 
     @property
     def settings(self) -> list[str]:
-        """Those with records."""
+        """The settings with records."""
         return list(dict.fromkeys(setting for setting, _ in self.runs))
 
     def of(self, setting: str, method: str) -> Runs | None:
@@ -139,7 +139,7 @@ class Summary:
 
     @property
     def configured(self) -> Summary:
-        """Without runs of which values were changed on the command line: their methods are named method@digest."""
+        """The summary without runs that changed values on the command line, whose methods are named method@digest."""
         return replace(self, runs={key: runs for key, runs in self.runs.items() if "@" not in runs.method})
 
     def test(self, setting: str, method: str, metric: Metric, noise: str | None = None) -> Statistic | None:
@@ -149,7 +149,7 @@ class Summary:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """All of them."""
+        """The records of all runs."""
         return [record for runs in self.runs.values() for record in runs.records.values()]
 
 
@@ -167,7 +167,7 @@ def summarise(results: Results, experiment: str) -> Summary:
 
 
 def summarise_sound(results: Results, experiment: str) -> Summary:
-    """As :func:`summarise`, but what cannot be read is left out, and told in the summary's ``faults``."""
+    """Summarise as :func:`summarise`, but leave out what cannot be read and name it in the summary's ``faults``."""
     records, faults = read_records(results, experiment)
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in records:
@@ -229,7 +229,7 @@ def _differences(first: dict[str, Any], second: dict[str, Any]) -> str:
 
 
 def _told(record: dict[str, Any]) -> dict[str, Any]:
-    """With the defaults of fields that there were not yet when the run was done."""
+    """The values with defaults for fields that did not exist when the run was done."""
     return {**RunConfig("", "", "", 0).to_dict(), **record["config"], "data files": record["data"]}
 
 

@@ -145,7 +145,7 @@ def to_markdown(table: Table, level: int = 2) -> str:
 
 
 def to_rich(table: Table) -> rich.table.Table:
-    """For the terminal; notes below."""
+    """Convert a table for the terminal; notes below."""
     notes = Text("\n".join(table.notes)) if table.notes else None
     shown = rich.table.Table(title=Text(table.title), caption=notes, caption_justify="left")
     for index, name in enumerate(table.columns):

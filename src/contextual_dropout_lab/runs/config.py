@@ -1,4 +1,4 @@
-"""What is run: one YAML file per experiment, a base and small differences from it.
+"""Configurations of runs: one YAML file per experiment, a base and small differences from it.
 
 .. code-block:: yaml
 
@@ -118,7 +118,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunConfig:
-        """From plain values, as JSON and YAML have them."""
+        """Make a configuration from plain values, as JSON and YAML have them."""
         fields = {each.name: each for each in dataclasses.fields(cls)}
         if not isinstance(values, dict):
             raise ConfigError(f"a run's configuration must be a mapping, got {short(values)}")

@@ -1,4 +1,4 @@
-"""What a configuration must be like, said so that it can be mended."""
+"""Checks of a configuration, with messages that tell how to mend it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_NUMBER = 2**63
 
 
 def check_parts(values: dict[str, Any], where: str) -> None:
-    """What an experiment takes for granted of its parts; ``where`` they are is for messages, as in all that follows."""
+    """Check what an experiment assumes about its parts; ``where`` they are is for messages, here and below."""
     for part in PARTS[1:]:
         for name in values[part]:
             mapping(values[part], name, f"{part} of {where}")

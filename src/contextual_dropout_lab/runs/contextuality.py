@@ -1,4 +1,4 @@
-"""How much of a network's dropout depends on the sample, and what that is worth."""
+"""Measure how much of a network's dropout depends on the sample, and what that is worth."""
 
 from __future__ import annotations
 

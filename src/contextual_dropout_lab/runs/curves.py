@@ -1,4 +1,4 @@
-"""What a report draws of a run's predictions, in a few kilobytes that are tracked beside its record.
+"""The curves that a report draws of a run's predictions, in a few kilobytes that are tracked beside its record.
 
 Predictions are large and stay where the run was; their curves go wherever the records go.
 """
@@ -66,7 +66,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Curves:
-    """Of one run, or of several on the same test set: all is counts, sums or means over draws, so that runs add up.
+    """Curves of one run, or of several on the same test set: all is counts, sums or means over draws, so runs add up.
 
     Attributes:
         samples: K.
@@ -94,7 +94,7 @@ class Curves:
     constant: float
 
     def __add__(self, other: Curves) -> Curves:
-        """Those of both runs together."""
+        """The curves of both runs together."""
         if (self.examples, self.coverage, self.thresholds) != (other.examples, other.coverage, other.thresholds):
             raise ValueError("runs on other examples, or with other thresholds, have no curves in common")
         whole = self.draws + other.draws
@@ -233,7 +233,7 @@ def _reliability(confidence: Tensor, correct: Tensor) -> dict[str, Numbers]:
 
 
 def _places(count: int) -> Tensor:
-    """How many examples less one are left at each point; the error of fewer than a hundredth is 0 or noise."""
+    """The number of examples less one at each point; the error of fewer than a hundredth is 0 or noise."""
     first = max(count // 100, 1) - 1
     places = torch.linspace(first, count - 1, POINTS, dtype=torch.float64).round().int().tolist()
     return torch.tensor(sorted(set(places)))

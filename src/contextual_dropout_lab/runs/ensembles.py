@@ -54,7 +54,7 @@ def ensemble_records(configs: Iterable[RunConfig], results: Results, data_direct
 
 
 def _write_record(configs: list[RunConfig], results: Results, data_directory: Any) -> bool:
-    """That of one setting and method; whether there was anything to write."""
+    """Write the record of one setting and method; whether there was anything to write."""
     done = [config for config in configs if results.read(config) is not None]
     if not done:
         return False
@@ -134,7 +134,7 @@ def _of_size(members: list[list[Tensor]], size: int, targets: Tensor, task: str)
 
 
 def _subsets(count: int, size: int) -> list[tuple[int, ...]]:
-    """All subsets of so many members, or the same :data:`MOST_SUBSETS` of them each time, in their order."""
+    """All subsets of this many members, or the same :data:`MOST_SUBSETS` of them each time, in their order."""
     if math.comb(count, size) <= MOST_SUBSETS:
         return list(itertools.combinations(range(count), size))
     chance, chosen = random.Random(0), set[tuple[int, ...]]()

@@ -1,4 +1,4 @@
-"""All figures of a trained network, at every noise level and on other data sets."""
+"""All scores of a trained network, at every noise level and on other data sets."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def is_stochastic(model: nn.Module) -> bool:
 
 
 def noise_name(sd: float) -> str:
-    """How results call a noise level."""
+    """The name of a noise level in results."""
     return f"noise-{sd:g}"
 
 
 def noise_levels(config: RunConfig) -> list[float]:
-    """Those that a run is tested at: its own first."""
+    """The noise levels that a run is tested at: its own first."""
     return list(dict.fromkeys((config.noise_sd, *config.test_noise_sd)))
 
 
@@ -126,7 +126,7 @@ def figures(prediction: Classification, targets: Tensor, task: str = "classifica
 
 
 def _of_classes(prediction: Classification, labels: Tensor) -> dict[str, float]:
-    """What there is only for classes that exclude one another."""
+    """The scores that exist only for classes that exclude one another."""
     mean = prediction.mean
     one_hot = torch.nn.functional.one_hot(labels, mean.shape[1])
     return {
@@ -178,7 +178,7 @@ def noisy_inputs(x: Input, sd: float, config: RunConfig, seed: int | None = None
 
 
 class _NoisyLookup(Lookup):
-    """With noise that depends on where a part begins: there may be too many inputs to have all at once."""
+    """Inputs with noise that depends on where a part begins: there may be too many to have all at once."""
 
     def __init__(self, lookup: Lookup, sd: float, seed: int, draw: int) -> None:
         super().__init__(lookup.table, lookup.rows)
@@ -190,7 +190,7 @@ class _NoisyLookup(Lookup):
 
 
 def parts(x: Input, beside: tuple[Tensor, ...], config: RunConfig) -> Iterator[tuple[Tensor, ...]]:
-    """What the network is called with, for as many examples as are predicted at a time."""
+    """The arguments of the network, for as many examples as are predicted at a time."""
     size = config.test_batch_size or max(len(x), 1)
     for start in range(0, max(len(x), 1), size):
         part = slice(start, start + size)

@@ -1,4 +1,4 @@
-"""From a configuration to a network, its objective and its optimizer."""
+"""Make a network, its objective and its optimizer from a configuration."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def build_objective(config: RunConfig, model: nn.Module, examples: int, steps_pe
 
 
 def build_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Of the configuration's name, with learning rates of their own for encoders and priors where it has them.
+    """The optimizer that the configuration names, with separate learning rates for encoders and priors if it has them.
 
     Weight decay is for weights: it would pull learned rates towards one half, and what pays a :class:`Penalty` has a
     prior of its own.
@@ -141,7 +141,7 @@ def _without_decay(model: nn.Module, groups: list[dict[str, Any]]) -> list[dict[
 
 
 def rate_factor(config: RunConfig, epoch: int) -> float:
-    """What all learning rates are multiplied by in an epoch: ``factor`` for every milestone that has passed.
+    """The factor on all learning rates in an epoch: ``factor`` for every milestone that has passed.
 
     In the first ``warmup_epochs`` they grow in equal steps up to the full rate.
     """

@@ -106,7 +106,7 @@ def load_question_examples(config: RunConfig, directory: Directory = None) -> Qu
 
 
 def questions_tested_on(config: RunConfig, directory: Directory = None) -> VisualQuestions:
-    """What a run was tested on, with the images, to be shown."""
+    """The questions that a run was tested on, with the images, to be shown."""
     _, test, _ = _LOADERS[config.data](config, directory)
     asked, _ = _chosen(test, config.test_examples)
     if not isinstance(asked, VisualQuestions):
@@ -199,7 +199,7 @@ QUESTION_DATA = tuple(_LOADERS)
 
 
 def _chosen(part: Part, count: int | None) -> Part:
-    """So many of the questions, drawn once and for all: those in a row are on few images."""
+    """A given number of the questions, always the same draw: those in a row are on few images."""
     size = len(part[0])
     if count is None or count >= size:
         return part
@@ -230,7 +230,7 @@ def _words(config: RunConfig, train: Part) -> WordVocabulary:
 
 
 def _require_memory(config: RunConfig, questions: int, answers: int) -> None:
-    """All samples of all answers are kept until figures are taken of them: say what does not fit before training."""
+    """Refuse before training what will not fit: all samples of all answers are held until they are scored."""
     draws = sum(config.noise_draws if sd > 0 else 1 for sd in {config.noise_sd, *config.test_noise_sd})
     each, memory = BYTES * draws * config.samples * answers, _memory()
     if each * questions > memory:

@@ -116,7 +116,7 @@ def _measure(trained: Trained, config: RunConfig, results: Results, examples: Ex
 
 
 def _evaluated(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[dict[str, Any], Predictions]:
-    """All figures, which are numbers."""
+    """All scores, which are finite numbers, and the predictions."""
     try:
         evaluation, predictions = evaluate(model, config, examples)
         json.dumps(evaluation, allow_nan=False)
@@ -142,7 +142,7 @@ def missing_start(config: RunConfig, results: Results) -> ExperimentError | None
 
 
 def _start(config: RunConfig, results: Results) -> Path | None:
-    """Where the weights are that the run begins with: of a trained network, or of a file that it names.
+    """The place of the weights that the run begins with: a trained network, or a file that it names.
 
     Raises:
         ConfigError: the network is not said by the name of a run, or both are named.
@@ -162,7 +162,7 @@ def _start(config: RunConfig, results: Results) -> Path | None:
 
 
 def _of_sites(model: nn.Module, config: RunConfig, examples: Examples, predictions: Predictions) -> dict[str, Any]:
-    """What is known of networks with sites only; from as many test examples as are predicted at a time."""
+    """The values that only networks with sites have; from as many test examples as are predicted at a time."""
     found = sites(model)
     if not found:
         return {}

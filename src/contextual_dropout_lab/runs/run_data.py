@@ -117,7 +117,7 @@ def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = 
 
 
 def _in_memory(config: RunConfig, name: str, split: str, directory: str | os.PathLike[str] | None) -> LabelledImages:
-    """All images; those of files, which come class by class, in an order whose beginning has every class."""
+    """All images; those of files, which are sorted by class, in an order whose beginning has every class."""
     images = load(name, split, directory, on_error=config.on_error)
     return images.subset(taking_turns(images.labels)) if name in IMAGE_FILES else images
 
@@ -161,7 +161,7 @@ def images_of(x: Tensor | Lookup) -> Tensor:
 
 
 def normaliser(config: RunConfig) -> Callable[[Tensor], Tensor]:
-    """What is done to inputs after noise came upon them."""
+    """The transform of inputs after noise is added to them."""
     if config.normalisation not in NORMALISATIONS:
         raise ConfigError(
             f"unknown normalisation {config.normalisation!r}: expected one of {', '.join(NORMALISATIONS)}"
@@ -170,7 +170,7 @@ def normaliser(config: RunConfig) -> Callable[[Tensor], Tensor]:
 
 
 def augmenter(config: RunConfig) -> Augment | None:
-    """What is done to training inputs before noise comes upon them."""
+    """The transform of training inputs before noise is added to them."""
     if config.augmentation not in AUGMENTATIONS:
         raise ConfigError(f"unknown augmentation {config.augmentation!r}: expected one of {', '.join(AUGMENTATIONS)}")
     return AUGMENTATIONS[config.augmentation]

@@ -1,4 +1,4 @@
-"""What a network's outputs mean: one of several classes, or answers that people may agree on."""
+"""The meaning of a network's outputs: one of several classes, or answers that people may agree on."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Training:
         self.commits: list[str | None] = [provenance()["commit"]]
 
     def run_epoch(self) -> None:
-        """One pass over the data; randomness comes from the seed and the number of the epoch."""
+        """Train for one pass over the data; randomness comes from the seed and the number of the epoch."""
         wall, cpu = time.perf_counter(), time.process_time()
         seed = self.config.seed
         torch.manual_seed(derived_seed(seed, "masks", self.epoch, self.fabric.global_rank))
@@ -113,7 +113,7 @@ class Training:
             self._note(likelihood / count, divergence / count)
 
     def _step(self, inputs: tuple[Tensor, ...], targets: Tensor, index: int, weight: float) -> Tensor:
-        """One batch; a step of the optimizer after every ``accumulate`` of them. The batch's log-likelihood and KL."""
+        """Train on one batch, with an optimizer step after every ``accumulate``; the batch's log-likelihood and KL."""
         step = self.objective(lambda: self.log_likelihood(self.model(*inputs), targets))
         accumulate = self.config.accumulate
         last = (index + 1) % accumulate == 0 or index + 1 == len(self.batches)
@@ -153,7 +153,7 @@ class Training:
                 raise FloatingPointError(f"some of {name} is NaN or infinite")
 
     def state(self) -> dict[str, Any]:
-        """All that the rest of the run depends on."""
+        """All state that the rest of the run depends on."""
         remember = getattr(self.objective, "state_dict", dict)
         return {
             "digest": self.config.digest,
@@ -275,7 +275,7 @@ def _check_told(state: dict[str, Any], epochs: int) -> None:
 
 @contextmanager
 def _explained(what: str, otherwise: str = "") -> Iterator[None]:
-    """What is said of numbers that are none, and what to do."""
+    """Explain values that are not finite, and what to do."""
     try:
         yield
     except FloatingPointError as error:
@@ -283,6 +283,6 @@ def _explained(what: str, otherwise: str = "") -> Iterator[None]:
 
 
 def _save(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
-    """All processes call it, the first one writes."""
+    """Save a checkpoint; all processes call it, the first one writes."""
     with replace_file(path) if fabric.is_global_zero else nullcontext(path) as target:
         fabric.save(os.fspath(target), state)

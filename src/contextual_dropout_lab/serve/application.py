@@ -65,7 +65,7 @@ class Shown:
 
 
 class Wishes(BaseModel):
-    """What a visitor sets beside the image."""
+    """The settings that a visitor chooses beside the image."""
 
     noise: float = Field(0.0, ge=0, le=MAX_NOISE, allow_inf_nan=False)
     samples: int = Field(20, ge=2, le=MAX_SAMPLES)
@@ -103,7 +103,7 @@ class _Desk:
         self._drawings, self._images = Room(MAX_DRAWINGS), Room(MAX_IMAGES)
 
     def about(self) -> dict[str, Any]:
-        """All that the page has to know."""
+        """All values that the page needs."""
         live, config = self._live, self._live.config
         drawable = live.shape[0] == 1
         return {
@@ -120,7 +120,7 @@ class _Desk:
         }
 
     async def drawing(self, request: Request, wishes: Annotated[Wishes, Query()]) -> Shown:
-        """Of strokes."""
+        """Answer for strokes."""
         if self._live.shape[0] != 1:
             raise Refusal(422, "This network reads photographs in colour: send an image file.")
         with self._drawings.visitor() as take:
@@ -128,7 +128,7 @@ class _Desk:
             return await self._answer(request, wishes, lambda: render(strokes, self._live.frame))
 
     async def image(self, request: Request, wishes: Annotated[Wishes, Query()]) -> Shown:
-        """Of an image file."""
+        """Answer for an image file."""
         channels, frame = self._live.shape[0], self._live.frame
         with self._images.visitor() as take:
             content = await read_body(request, MAX_UPLOAD, take)

@@ -1,4 +1,4 @@
-"""How data sets put ink into their images, so that a drawing comes to a network as its training images did."""
+"""Frames: how data sets place ink in their images, so that a drawing reaches a network as training images did."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Frame:
-    """Where ink goes in an image of ``height`` by ``width`` pixels, light on dark.
+    """The place of ink in an image of ``height`` by ``width`` pixels, light on dark.
 
     Attributes:
         height: of the image.
@@ -47,7 +47,7 @@ class Frame:
     cut: Literal["ink", "middle"] = "middle"
 
     def scales(self, height: float, width: float, around: float = 0.0) -> tuple[float, float]:
-        """What to multiply heights and widths by, of ink that is ``height`` by ``width``.
+        """The factor for heights and widths of ink that is ``height`` by ``width``.
 
         A dash is not blown up to a block: ink counts as at least a third as high as it is wide.
 
@@ -90,7 +90,7 @@ def frame_for(data: str, height: int, width: int) -> Frame:
 
 
 def slope(x: Array, y: Array, ink: Array) -> float:
-    """By how much ink moves to the right from one row to the next: the regression of x on y, at most 1 to either side.
+    """The slant: how far ink moves right from row to row, by regression of x on y, at most 1 to either side.
 
     Two spots of ink on neighbouring rows would lean without bounds, and so would the memory that standing up takes.
 

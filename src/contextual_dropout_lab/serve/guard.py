@@ -1,4 +1,4 @@
-"""What stands between visitors and the page: who may ask, and what a browser may do with the answer."""
+"""A guard between visitors and the page: who may ask, and what a browser may do with the answer."""
 
 from __future__ import annotations
 

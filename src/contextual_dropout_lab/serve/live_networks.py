@@ -50,7 +50,7 @@ class LiveNetworks:
 
     @property
     def config(self) -> RunConfig:
-        """Of the first network's run."""
+        """The configuration of the first network's run."""
         return self.networks[0][1]
 
     def noisy(self, image: Tensor, noise: float, seed: int) -> Tensor:
@@ -58,7 +58,7 @@ class LiveNetworks:
         return next(noisy_copies(image, noise, 1, seed))
 
     def answers(self, image: Tensor, samples: int, seed: int) -> list[Answer]:
-        """What each network says of an image; the same arguments give the same answers, from any thread.
+        """The answer of each network to an image; the same arguments give the same answers, from any thread.
 
         Args:
             image: (C, H, W), 0 to 1 before noise.

@@ -1,4 +1,4 @@
-"""What a visitor is told when a request cannot be answered."""
+"""The refusal that a visitor gets when a request cannot be answered."""
 
 __all__ = ["Refusal"]
 

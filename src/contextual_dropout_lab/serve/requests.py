@@ -1,4 +1,4 @@
-"""What visitors may send: how much, how long it may take, and what it has to look like."""
+"""Limits on requests: their size, how long they may take, and their form."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Drawing(BaseModel):
 
 
 def gone() -> Refusal:
-    """For a visitor who reads it no more."""
+    """The answer for a visitor who has left."""
     return Refusal(499, "The visitor has left.")
 
 
 class Room:
-    """For what visitors send: bytes are counted as they come, since what a header announces may never do.
+    """Memory for the requests of all visitors: bytes count on arrival, as the length in a header may be wrong.
 
     Args:
         size: in bytes, for all of them.

@@ -1,4 +1,4 @@
-"""What the page shows of a prediction: the answer, box plots over masks, keep probabilities layer by layer."""
+"""The page's view of a prediction: the answer, box plots over masks, keep probabilities layer by layer."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one network says of an image.
+    """The answer of one network to an image.
 
     Attributes:
         method: the name of its dropout, in print.
@@ -89,7 +89,7 @@ class Answer:
 
 
 def boxes(prediction: Prediction, classes: tuple[str, ...]) -> list[Box]:
-    """Of one image, in the order of the classes.
+    """The box plots of one image, in the order of the classes.
 
     Example:
         >>> samples = torch.tensor([[[0.7, 0.3]], [[0.9, 0.1]]])
@@ -129,7 +129,7 @@ def _spread(name: str, units: Tensor) -> Kept:
 
 
 def histogram(units: Tensor) -> list[int]:
-    """How many of the keep probabilities (C,) lie in each of equal intervals from 0 to 1."""
+    """The number of keep probabilities (C,) in each of equal intervals from 0 to 1."""
     counts: list[int] = torch.histc(units, BARS, 0, 1).int().tolist()
     return counts
 

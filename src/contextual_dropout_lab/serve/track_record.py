@@ -1,4 +1,4 @@
-"""What is known of a network from its test: what its "certain" was worth there, and what its layers keep on average."""
+"""Test results of a network: how often its "certain" answers were right, and what its layers keep on average."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IMAGES = 200
 
 @dataclass(frozen=True)
 class Known:
-    """Of one network.
+    """The test results of one network.
 
     Attributes:
         worth: a sentence on what "certain" was worth; empty without a record of the run.
@@ -47,7 +47,7 @@ class Known:
 
 
 def known_of(folder: Path, model: nn.Module, config: RunConfig, threshold: float) -> Known:
-    """What can be found of it on this machine.
+    """Collect the test results that are found on this machine.
 
     Args:
         folder: of the run, or the file of its network.
@@ -59,7 +59,7 @@ def known_of(folder: Path, model: nn.Module, config: RunConfig, threshold: float
 
 
 def worth(record: dict[str, Any] | None, config: RunConfig, threshold: float) -> str:
-    """How often a network was certain, and right then, as its record counts it; empty if it does not.
+    """A sentence on how often the network was certain, and right then, by its record; empty if that does not say.
 
     Example:
         >>> names = ("accurate_certain", "inaccurate_certain", "accurate_uncertain", "inaccurate_uncertain")
@@ -84,7 +84,7 @@ def worth(record: dict[str, Any] | None, config: RunConfig, threshold: float) ->
 
 
 def _record(folder: Path, config: RunConfig) -> dict[str, Any] | None:
-    """Of exactly this run: in the ``records`` beside ``work``, or where records are tracked."""
+    """The record of exactly this run: in the ``records`` beside ``work``, or where records are tracked."""
     run = (folder.parent if folder.suffix == ".safetensors" else folder).resolve()
     beside = [parent.with_name("records") for parent in run.parents if parent.name == "work"]
     for records in (*beside, RECORDS):

@@ -1,1 +1,1 @@
-"""What runs leave on disk: records, networks, and where they come from."""
+"""Files of runs on disk: records, networks, and their provenance."""

@@ -61,7 +61,7 @@ def remove_leftovers(path: Path) -> None:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """What a full disk, or a folder that cannot be written to, says of itself."""
+    """Explain a full disk, or a folder that cannot be written to."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -113,7 +113,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
 
 def hide_from_git(folder: Path) -> None:
-    """What comes and goes in a folder is not for the repository that it may be in."""
+    """Keep temporary files of a folder out of the repository that it may be in."""
     ignore = folder / ".gitignore"
     with _explained(ignore):
         if not ignore.exists() or not ignore.stat().st_size:  # a killed process leaves it empty
@@ -121,7 +121,7 @@ def hide_from_git(folder: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's content."""
+    """The SHA-256 of a file's content."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(2**20):

@@ -90,7 +90,7 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
 
 
 def input_shape(directory: Path) -> tuple[int, ...]:
-    """Of one input of the network that :func:`load_network` loads."""
+    """The shape of one input of the network that :func:`load_network` loads."""
     with safe_open(_file(directory), framework="pt") as file:
         return tuple(json.loads(file.metadata()["shape"]))
 
@@ -100,7 +100,7 @@ def _file(path: Path) -> Path:
 
 
 def _wanted(path: Path) -> str:
-    """What to give instead of a file that is missing, or not of a run."""
+    """The advice on what to give instead of a file that is missing, or not of a run."""
     wanted = "expected the folder of a finished run (contextual-dropout run, or make demo)"
     if (path.parent / "config.json").exists():
         return f"{wanted}; this folder is of a Hugging Face model, which cd.predict takes in Python once it is loaded"
@@ -108,7 +108,7 @@ def _wanted(path: Path) -> str:
 
 
 def _described(metadata: dict[str, str]) -> tuple[RunConfig, tuple[int, ...], tuple[str, ...]]:
-    """What stands beside the tensors."""
+    """The metadata beside the tensors."""
     config, shape, classes = (json.loads(metadata[key]) for key in _METADATA)
     if not isinstance(shape, list) or not all(type(side) is int and side > 0 for side in shape):
         raise ValueError(f"its inputs have the shape {shape}: expected a list of positive numbers")

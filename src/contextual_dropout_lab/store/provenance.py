@@ -1,4 +1,4 @@
-"""Where a result comes from: commit, versions, machine, time."""
+"""The provenance of a result: commit, versions, machine, time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def provenance() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the checkout that the package is tracked in; None where there is none."""
+    """The state of the checkout that the package is tracked in, by git; None where there is none."""
     here = Path(__file__)
     try:
         for command in (("ls-files", "--error-unmatch", here.name), arguments):

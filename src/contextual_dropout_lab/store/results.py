@@ -103,7 +103,7 @@ class Results:
         write_tensors(self._predictions(config), tensors, {"digest": config.digest})
 
     def predictions(self, config: RunConfig) -> dict[str, Classification] | None:
-        """What exactly this run predicted, by "noise level/draw"; None where that was not kept.
+        """The predictions of exactly this run, by "noise level/draw"; None where they were not stored.
 
         Raises:
             ExperimentError: the file is damaged.

@@ -44,7 +44,7 @@ def parse_yaml(source: str, name: str) -> Any:
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for."""
+    """The number of values that a node stands for."""
     if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MAX_DIGITS:
         raise ValueError(f"it has a whole number of {len(node.value)} digits, more than {MAX_DIGITS}")
     if id(node) not in known:

@@ -1,4 +1,4 @@
-"""One image file, JPEG or PNG, to a tensor of a given size; from files that nobody has to trust."""
+"""Read an image file, JPEG or PNG, as a tensor of a given size; the file need not be trusted."""
 
 from __future__ import annotations
 

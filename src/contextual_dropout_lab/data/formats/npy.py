@@ -23,7 +23,7 @@ MAX_BYTES = 2**50
 
 @dataclass(frozen=True)
 class Header:
-    """What an npy file says of its array."""
+    """The header of an npy file: shape, type and order of its array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
@@ -31,7 +31,7 @@ class Header:
 
     @property
     def nbytes(self) -> int:
-        """Of the items."""
+        """The size of the items in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 

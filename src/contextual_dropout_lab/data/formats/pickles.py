@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _Name(enum.Enum):
-    """What may be named, and is never called."""
+    """The names that a pickle may contain; none of them is ever called."""
 
     RECONSTRUCT = "numpy.core.multiarray _reconstruct"
     NDARRAY = "numpy ndarray"
@@ -38,7 +38,7 @@ class _Name(enum.Enum):
 
 
 class _Mark:
-    """Where a list, a tuple or a dictionary begins on the stack."""
+    """The place on the stack at which a list, a tuple or a dictionary begins."""
 
 
 @dataclass
@@ -54,11 +54,11 @@ class _Array:
 
 
 class _RefusedError(ValueError):
-    """Why the pickle is not read."""
+    """A pickle that is not read; the message gives the reason."""
 
 
 def read_pickle(content: bytes | bytearray | memoryview, path: str | os.PathLike[str]) -> dict[str, object]:
-    r"""What a pickled dictionary of CIFAR holds.
+    r"""The contents of a pickled dictionary of CIFAR.
 
     Args:
         content: the bytes of the pickle.

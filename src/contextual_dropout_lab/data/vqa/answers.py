@@ -1,4 +1,4 @@
-"""What answers count as the same, and how far the humans have to agree: the rules of https://visualqa.org/evaluation.
+"""Rules for equal answers, and for how far the humans have to agree: those of https://visualqa.org/evaluation.
 
 Where the page and the evaluation program differ, the program is followed, for all published numbers come from it.
 """
@@ -65,7 +65,7 @@ AGREEMENT = 3
 
 
 def strip_punctuation(text: str) -> str:
-    """Without punctuation, but for apostrophes, colons and periods before a digit.
+    """The text without punctuation, except for apostrophes, colons and periods before a digit.
 
     A mark becomes a space. It vanishes if it stands beside a space anywhere in the text, or if the text has a comma
     between two digits: the page says this of that comma only, the program does it to all marks of such a text.

@@ -69,7 +69,7 @@ class Hdf5Features:
 
     @property
     def image_ids(self) -> frozenset[int]:
-        """Of the images that there are features of, for ``read_questions(images=...)``."""
+        """The ids of the images that have features, for ``read_questions(images=...)``."""
         return frozenset(self.rows)
 
     def load(self, image_ids: Sequence[int]) -> Regions:
@@ -107,7 +107,7 @@ class Hdf5Features:
 
 @contextmanager
 def _sound(path: Path) -> Iterator[None]:
-    """What h5py raises of a damaged file may be anything."""
+    """Turn whatever h5py raises for a damaged file into a :class:`DataError`."""
     try:
         yield
     except DataError:

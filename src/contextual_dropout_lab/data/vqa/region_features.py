@@ -138,7 +138,7 @@ class NpzFeatures:
 
     @property
     def image_ids(self) -> frozenset[int]:
-        """Of the images that there are features of, for ``read_questions(images=...)``."""
+        """The ids of the images that have features, for ``read_questions(images=...)``."""
         return frozenset(self.paths)
 
     def load(self, image_ids: Sequence[int]) -> Regions:

@@ -45,7 +45,7 @@ class AnswerVocabulary:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """From an answer to its index."""
+        """The index of each answer."""
         return {answer: number for number, answer in enumerate(self.answers)}
 
 

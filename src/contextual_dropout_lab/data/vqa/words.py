@@ -53,7 +53,7 @@ class WordVocabulary:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """From a word to its number."""
+        """The number of each word."""
         return {word: number for number, word in enumerate(self.words, 2)}
 
     def encode(self, questions: Sequence[str], length: int = LENGTH) -> Tensor:

@@ -40,7 +40,7 @@ class Shown:
 
 
 def shown_examples(config: RunConfig, examples: Examples, directory: Path | None) -> Shown:
-    """What a run was tested on.
+    """The test examples of a run.
 
     Raises:
         ExperimentError: there is nothing to be seen of it.

@@ -69,7 +69,7 @@ def _chosen(predicted: Predicted, shown: Shown, first: int, per_class: int) -> d
 def chosen(
     p_value: Tensor, confidence: Tensor, right: Tensor, truths: Tensor, first: int, per_class: int
 ) -> dict[int, list[str]]:
-    """What examples are shown, and for what: by p-value, by confidence where p-values are equal.
+    """Choose the examples to show, with the reason: by p-value, by confidence where p-values are equal.
 
     Args:
         p_value: (N,).

@@ -74,7 +74,7 @@ def _rows(table: Table) -> str:
 
 
 def facts_list(facts: Mapping[str, str]) -> str:
-    """What is known of where the results come from."""
+    """The list of facts about the origin of the results."""
     lines = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts.items())
     return f"<dl class='facts'>{''.join(lines)}</dl>"
 
@@ -136,7 +136,7 @@ def gallery_block(name: str, values: Mapping[str, Any], caption: str) -> str:
 
 
 def _select(name: str, title: str, choices: Mapping[str, str], chosen: str | None = None) -> str:
-    """What is chosen at first is the first, or ``chosen`` if that is among the choices."""
+    """A menu of choices; the first is chosen at first, or ``chosen`` if that is among them."""
     options = "".join(
         f"<option value='{escape(value)}'{' selected' if value == chosen else ''}>{escape(text)}</option>"
         for value, text in choices.items()

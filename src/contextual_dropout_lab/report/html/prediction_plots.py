@@ -32,7 +32,7 @@ _MARK = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": CERTAIN, "x1":
 
 
 def prediction_figures(kept: Sequence[Kept]) -> list[Figure]:
-    """All that there are curves for."""
+    """All plots that there are curves for."""
     sampled = [each for each in kept if each.curves.p_values]
     return [reliability(kept), risk_coverage(kept), *([certainty(sampled), p_values(sampled)] if sampled else [])]
 
@@ -106,7 +106,7 @@ def certainty(kept: Sequence[Kept]) -> Figure:
 
 
 def _certainty(curves: Curves) -> dict[str, list[float | None]]:
-    """In percent, by threshold; the accuracy of none is None."""
+    """Accuracy and share of the certain in percent, by threshold; the accuracy of no answers is None."""
     total = sum(curves.reliability["predictions"])
     wrong = total - sum(curves.reliability["right"])
     pairs = list(zip(curves.certain["predictions"], curves.certain["right"], strict=True))
@@ -122,7 +122,7 @@ def _percent(part: float, whole: float) -> float | None:
 
 
 def p_values(kept: Sequence[Kept]) -> Figure:
-    """How p-values are distributed where the answer is right, and where it is wrong."""
+    """Histograms of p-values where the answer is right, and where it is wrong."""
     plots = {each.label: _histogram(each.curves) for each in ours_first(kept)}
     caption = (
         "Bars are shares of the right and of the wrong answers, each 100% in all. The first bar is what is certain at "
@@ -154,5 +154,5 @@ def _histogram(curves: Curves) -> Plot:
 
 
 def _first_bar(traces: Sequence[Plot]) -> str:
-    """In words, as it matters most."""
+    """The first bar in words, as it matters most."""
     return "<br>".join(f"{trace['y'][0]:.1f}% of the {trace['name']} answers" for trace in traces)

@@ -1,4 +1,4 @@
-"""What runs kept of their predictions, brought together with the labels of the test set."""
+"""Predictions that runs have stored, brought together with the labels of the test set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Kept", "Predicted", "config_of", "keep_predictions", "read_kept", "t
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """What the gallery shows examples of: the first draw of the first seed whose predictions are kept.
+    """The predictions whose examples the gallery shows: the first draw of the first seed that has them stored.
 
     Attributes:
         seed: of the run.
@@ -47,7 +47,7 @@ class Predicted:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Of one method.
+    """The predictions of one method.
 
     Attributes:
         method: e.g. "concrete".
@@ -95,7 +95,7 @@ def tested_on(config: RunConfig, directory: Path | None) -> Examples:
 
 
 def read_kept(results: Results, runs: Runs, examples: Examples | None, noise: str, notes: list[str]) -> Kept | None:
-    """What the runs of a method kept at a noise level: curves from beside their records, or of their predictions.
+    """The curves of a method's runs at a noise level: stored beside their records, or made from their predictions.
 
     Args:
         results: where records and predictions are.

@@ -34,7 +34,7 @@ _GROUPS = {"all": "var(--muted)", "right": RIGHT, "wrong": WRONG}
 
 
 def recorded_figures(runs: Sequence[Runs]) -> list[Figure]:
-    """Those for which the runs of a setting have something."""
+    """The plots for which the runs of a setting have values."""
     sites = ours_first(each for each in runs if "drop_probabilities" in each.first)
     members = [each for each in runs if len((each.ensemble or {}).get("members", ())) > 1]
     found = [*([_by_layer(sites), _by_class(sites)] if sites else []), *([_ensembles(members)] if members else [])]
@@ -88,7 +88,7 @@ def _box(name: str, colour: str, quantiles: dict[str, list[float]]) -> Plot:
 
 
 def _words(groups: dict[str, dict[str, list[float]]], ticks: dict[str, str]) -> Plot:
-    """What a reader sees who points at a place: its whole name and the quantiles of all groups."""
+    """The text for a reader who points at a place: its whole name and the quantiles of all groups."""
     x, y, words = [], [], []
     for place, tick in ticks.items():
         lines = {name: found[place] for name, found in groups.items() if found.get(place)}

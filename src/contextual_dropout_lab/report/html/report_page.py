@@ -1,4 +1,4 @@
-"""One page of everything: styles, scripts and images are in it, so that it opens anywhere."""
+"""The report as one file: styles, scripts and images are in it, so that it opens anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs are meant: by the name of an experiment, by a folder of runs, or by a folder with records and work."""
+"""Find the runs that a user means: by an experiment's name, by a folder of runs, or by one with records and work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def select(runs: Iterable[str], results: Results) -> list[Selection]:
 
 
 def _locate(run: str, results: Results) -> tuple[Results, tuple[str, ...]]:
-    """Where the records are, and the parts of the name: experiment, setting, method and seed, or the first of them."""
+    """The folder of the records, and the parts of the name: experiment, setting, method and seed, or the first ones."""
     given = _folder(Path(run))
     folder = given.resolve()
     if (folder / "records").is_dir():
@@ -69,7 +69,7 @@ def _locate(run: str, results: Results) -> tuple[Results, tuple[str, ...]]:
 
 
 def _folder(path: Path) -> Path:
-    """Of a run, where one of its files is named."""
+    """The folder of a run, given one of its files."""
     if path.suffix == ".safetensors":
         return path.parent
     return path.with_suffix("") if path.suffix == ".json" else path

@@ -34,7 +34,7 @@ _MANY = 0.01
 
 @dataclass
 class Section:
-    """What there is to show of a setting.
+    """The contents of a setting's section.
 
     Attributes:
         setting: its name.
@@ -86,7 +86,7 @@ def read_section(selection: Selection, setting: str, data: Path | None) -> Secti
 
 
 def _examples(runs: Runs, data: Path | None) -> tuple[Examples | None, str]:
-    """What the runs were tested on, or why it cannot be shown."""
+    """The test examples of the runs, or why they cannot be shown."""
     try:
         return tested_on(config_of(runs), data), ""
     except NoData as missing:
@@ -94,7 +94,7 @@ def _examples(runs: Runs, data: Path | None) -> tuple[Examples | None, str]:
 
 
 def _unkept(runs: Runs, curves: bool) -> str:
-    """What is missing where no run kept its predictions; there may be curves of them beside the records."""
+    """A note on what is missing where no run stored its predictions; there may be curves of them beside the records."""
     what = (
         f"predictions at {_noise(runs)} are not" if curves else f"neither curves nor predictions at {_noise(runs)} are"
     )
@@ -102,12 +102,12 @@ def _unkept(runs: Runs, curves: bool) -> str:
 
 
 def _noise(runs: Runs) -> str:
-    """That of training, in words."""
+    """The noise of training, in words."""
     return f"noise of sd {runs.own_noise.removeprefix('noise-')}"
 
 
 def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, notes: list[str]) -> list[Kept]:
-    """Of all runs that kept curves or predictions; the others are noted, if there are any that did."""
+    """The curves of all runs that stored curves or predictions; the others are noted, if any run did."""
     noise, found, without, partly = runs[0].own_noise, [], [], []
     for each in runs:
         before = len(notes)
@@ -144,7 +144,7 @@ def _constant(kept: Kept) -> list[str]:
 def _add_gallery(
     section: Section, runs: Runs, kept: list[Kept], examples: Examples | None, data: Path | None, reason: str
 ) -> None:
-    """Of the methods with several samples, if their predictions are kept and there is something to be seen of them."""
+    """The gallery of the methods with several samples, if their predictions are stored and show anything."""
     if single := [each.label for each in kept if not each.curves.p_values]:
         section.notes.append(f"One sample, hence no p-values and no place in the gallery: {'; '.join(single)}.")
     sampled = [each for each in kept if each.curves.p_values]

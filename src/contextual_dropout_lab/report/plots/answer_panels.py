@@ -78,7 +78,7 @@ def verdict(accuracy: float, certain: bool, humans: Sequence[str]) -> str:
 def questions(
     asked: Asked, predictions: dict[str, Classification], rows: Sequence[int], title: str, threshold: float = 0.05
 ) -> Figure:
-    """For each question its image, and next to it the text, the human answers and every method's answer and p-value.
+    """Draw for each question its image, and next to it the text, human answers, and methods' answers with p-values.
 
     Args:
         asked: all N questions.

@@ -1,4 +1,4 @@
-"""All figures of an experiment, drawn and saved."""
+"""Draw and save all plots of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All methods side by side: every seed a dot, and their mean."""
+"""The plot of all methods side by side: every seed a dot, and their mean."""
 
 from __future__ import annotations
 

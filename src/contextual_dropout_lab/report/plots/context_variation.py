@@ -1,4 +1,4 @@
-"""Whether keep probabilities vary more between samples or between units."""
+"""The plot of whether keep probabilities vary more between samples or between units."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = 30
 
 
 def context_spread(summary: Summary, setting: str) -> Figure:
-    """By site: sd over samples within a unit beside sd over units; means over seeds with their sd.
+    """Draw by site the sd over samples within a unit beside the sd over units; means over seeds with their sd.
 
     Raises:
         NoData: the setting has no contextual runs.
@@ -79,7 +79,7 @@ def _legend(axes: Axes, columns: int, *, below: bool) -> None:
 
 
 def _released(axes: Axes, runs: Runs) -> None:
-    """What the released code has, where it compares: Bernoulli sites on noisy MNIST."""
+    """The values of the released code, where they compare: Bernoulli sites on noisy MNIST."""
     spread = RELEASED_CODE.sd_over_samples
     named = IN_THE_PAPER.get(runs.method, runs.method)
     if (runs.setting, named) == ("noisy", "contextual-bernoulli") and len(runs.site_labels) == len(spread):

@@ -28,7 +28,7 @@ def examples(
     threshold: float = 0.05,
     noisy: Tensor | None = None,
 ) -> Figure:
-    """For each example the image, then box plots of the class probabilities over sampled masks by method.
+    """Draw for each example the image, then box plots of the class probabilities over sampled masks by method.
 
     An example has a line of its own; where there is one method only, two share a line.
 

@@ -63,7 +63,7 @@ def box_plots(
 
 
 def shown_classes(mean: Tensor, truth: int) -> list[int]:
-    """Which classes have a box: all in their order, or of many the most probable ones, the true one among them.
+    """The classes that have a box: all in their order, or of many the most probable ones, the true one among them.
 
     Args:
         mean: (C,) probabilities.

@@ -1,4 +1,4 @@
-"""How figures look: colours that colour-blind readers can tell apart, contextual methods in front."""
+"""The look of plots: colours that colour-blind readers can tell apart, contextual methods in front."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def new_figure(height: float, rows: int, columns: int, **options: Any) -> tuple[
 
 
 def new_mosaic(height: float, layout: list[list[str]]) -> tuple[Figure, dict[str, Axes]]:
-    """As ``new_figure``, with panels by name."""
+    """An empty plot as from ``new_figure``, with panels by name."""
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         panels: dict[str, Axes] = figure.subplot_mosaic(layout)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def tidy(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """One legend below all panels, of the lines of ``axes``, in as many columns as fit, up to four."""
+    """Draw one legend below all panels, of the lines of ``axes``, in as many columns as fit, up to four."""
     handles, labels = axes.get_legend_handles_labels()
     for columns in (4, 3, 2, 1):
         drawn = figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=7.5)

@@ -68,7 +68,7 @@ def _priors(axes: Axes, runs: Runs) -> None:
 
 
 def _legends(accuracy: Axes, prior: Axes, rest: Axes) -> None:
-    """In the last panel: the methods, and which line of the priors is which site."""
+    """Draw the legend in the last panel: the methods, and which line of the priors is which site."""
     rest.set_axis_off()
     handles, labels = accuracy.get_legend_handles_labels()
     styles = [line for line in _SITE_LINES if any(each.get_linestyle() == line for each in prior.lines)]

@@ -51,7 +51,7 @@ __all__ = [
 
 
 def all_tables(summary: Summary) -> dict[str, Table]:
-    """All of them, in the order of the page; first the paper's, as far as it has such an experiment."""
+    """All tables, in the order of the page; first the paper's, as far as it has such an experiment."""
     each = {
         f"{name}-{setting}": table(summary, setting)
         for setting in summary.settings
@@ -87,7 +87,7 @@ def _of_mnist(summary: Summary) -> dict[str, Table]:
 
 
 def _of_others(summary: Summary) -> dict[str, Table]:
-    """Where runs are of the paper's size its figures beside ours, else the orders of the methods."""
+    """The paper's scores beside ours where runs are of its size, else the orders of the methods."""
     found = {}
     for setting in summary.settings:
         if of_its_size(summary, setting):

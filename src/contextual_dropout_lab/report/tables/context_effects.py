@@ -1,4 +1,4 @@
-"""How much the keep probabilities depend on the sample, and what that is worth (erratum 10)."""
+"""Tables of how much the keep probabilities depend on the sample, and what that is worth (erratum 10)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _contextual(summary: Summary) -> list[Runs]:
 
 
 def _name(runs: Runs, site: str, place: int) -> str:
-    """In print; sites that have no such name have their numbers too, by which figures call them."""
+    """The name of a site in print; a site without a label has its number too, by which plots call it."""
     label = runs.site_labels.get(site, site)
     return label if label != site else f"{place}: {site}"
 

@@ -1,4 +1,4 @@
-"""How large the models are, and what training and prediction cost."""
+"""Tables of how large the models are, and what training and prediction cost."""
 
 from __future__ import annotations
 

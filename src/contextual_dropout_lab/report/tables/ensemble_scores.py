@@ -13,7 +13,7 @@ _THRESHOLDS = ("0.01", "0.05", "0.1")
 
 
 def ensembles(summary: Summary) -> Table:
-    """One to n members, a row for each number of members and method."""
+    """The table of ensembles of one to n members, a row for each number of members and method."""
     measured = [
         runs
         for setting in summary.settings

@@ -53,7 +53,7 @@ def _paper(summary: Summary, setting: str) -> dict[str, Mapping[str, Reported]]:
 def _columns(
     summary: Summary, setting: str, paper: Mapping[str, Mapping[str, Reported]], metric: Metric
 ) -> list[tuple[str, str, str, str]]:
-    """For every method: the paper's figure, its place, ours, its place."""
+    """The cells of every method: the paper's score, its place, ours, its place."""
     theirs = {method: row.get(metric.key) for method, row in paper.items()}
     ours = {method: summary.test(setting, method, metric) for method in paper}
     placed = {method: each.by_seed for method, each in ours.items() if each and theirs[method]}

@@ -1,4 +1,4 @@
-"""How often the normality that the t-test assumes is rejected, and whether that matters: not in the paper."""
+"""Table of how often the normality that the t-test assumes is rejected, and if that matters: not in the paper."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def beyond(data: str, setting: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared: a setting, a noise level of the test, and the paper's figures by method and metric."""
+    """A comparison: a setting, a noise level of the test, and the paper's scores by method and metric."""
 
     setting: str
     reported: Mapping[str, Mapping[str, Reported]]
@@ -137,7 +137,7 @@ def of_its_size(summary: Summary, setting: str) -> bool:
 
 
 def beside_the_paper(summary: Summary, setting: str) -> Table:
-    """One setting of the paper's complete results on CIFAR or ImageNet."""
+    """The table of one setting of the paper's complete results on CIFAR or ImageNet."""
     data = summary.runs[setting, summary.methods(setting)[0]].first["config"]["data"]
     title = f"Results beside the paper's, {data}, {setting}"
     reported = reported_for(data, setting)

@@ -1,4 +1,4 @@
-"""What was run: what methods share, and what each has of its own."""
+"""Table of what was run: what methods share, and what each has of its own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _notes(setting: str, runs: list[Runs]) -> list[str]:
 
 
 def _tells(runs: Runs, name: str) -> bool:
-    """Whether a field is one of the runs' network, and says more than that nothing was done."""
+    """Whether a field is one of the runs' network, and has another value than that nothing was done."""
     config = _ADDED | runs.first["config"]
     if name == "hidden":
         return bool(config["network"] == "mlp")
