@@ -10,7 +10,7 @@ from rich.console import Console
 from contextual_dropout.prediction.classification import Classification
 from contextual_dropout_lab.report.method_names import label
 from contextual_dropout_lab.report.plots import save
-from contextual_dropout_lab.report.plots.answer_panels import Asked, questions
+from contextual_dropout_lab.report.plots.answer_panels import AskedQuestions, questions
 from contextual_dropout_lab.report.plots.uncertain import most_uncertain
 from contextual_dropout_lab.runs.config import RunConfig
 from contextual_dropout_lab.runs.evaluation import noisy_inputs, sampled
@@ -43,7 +43,7 @@ def draw_questions(
         for name, prediction in predictions.items()
     }
     images = shown.images[shown.rows].float() / 255
-    asked = Asked(images, shown.questions, shown.answers, examples.classes, accuracy)
+    asked = AskedQuestions(images, shown.questions, shown.answers, examples.classes, accuracy)
     drawn = torch.randperm(len(shown), generator=torch.Generator().manual_seed(0))[:count].tolist()
     panels = {
         f"questions-uncertain-{name}": (most_uncertain(each, count), f"{label(name)}: its most uncertain questions")

@@ -18,7 +18,7 @@ from contextual_dropout_lab.data.formats.compressed import read_whole
 from contextual_dropout_lab.data.formats.pickles import read_pickle
 from contextual_dropout_lab.data.formats.tar import read_tar
 from contextual_dropout_lab.data.images import LabelledImages
-from contextual_dropout_lab.data.sources import Batched
+from contextual_dropout_lab.data.sources import BatchedSource
 
 __all__ = ["MAX_BYTES", "read_cifar"]
 
@@ -31,7 +31,7 @@ WIDTH = 3 * 32 * 32
 Content = bytes | bytearray | memoryview
 
 
-def read_cifar(source: Batched, split: str, paths: Sequence[Path]) -> LabelledImages:
+def read_cifar(source: BatchedSource, split: str, paths: Sequence[Path]) -> LabelledImages:
     """The images and labels of a split; no code in the files is run.
 
     Args:
@@ -55,7 +55,7 @@ def read_cifar(source: Batched, split: str, paths: Sequence[Path]) -> LabelledIm
     )
 
 
-def _contents(source: Batched, split: str, paths: Sequence[Path]) -> list[tuple[Path, Content]]:
+def _contents(source: BatchedSource, split: str, paths: Sequence[Path]) -> list[tuple[Path, Content]]:
     if len(paths) > 1:
         return [(path, read_whole(path, MAX_BYTES)) for path in paths]
     members = read_tar(paths[0])
@@ -73,7 +73,9 @@ def _classes(meta: dict[str, object], key: str, path: Path) -> tuple[str, ...]:
     return classes
 
 
-def _batch(content: Content, source: Batched, classes: int, path: Path) -> tuple[npt.NDArray[np.uint8], list[int]]:
+def _batch(
+    content: Content, source: BatchedSource, classes: int, path: Path
+) -> tuple[npt.NDArray[np.uint8], list[int]]:
     batch = read_pickle(content, path)
     images, numbers = batch.get("data"), batch.get(source.labels)
     if not isinstance(images, np.ndarray) or images.shape[1] != WIDTH:

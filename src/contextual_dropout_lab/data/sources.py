@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from contextual_dropout_lab.data.data_error import DataError
 
-__all__ = ["CIFAR", "SOURCES", "SPLITS", "Batched", "File", "Source", "files", "stored"]
+__all__ = ["CIFAR", "SOURCES", "SPLITS", "BatchedSource", "File", "Source", "files", "stored"]
 
 SPLITS = ("train", "test")
 
@@ -34,7 +34,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Batched:
+class BatchedSource:
     """A data set in pickled batches, published as one archive.
 
     ``folder`` is the one in the archive, ``splits`` its files with the batches of every split, ``meta`` the one with
@@ -111,7 +111,7 @@ SOURCES = {
 # The SHA-256 are those that Keras, torchvision's prototypes and others record independently of each other; the MD5 that
 # the authors publish, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85, belong to the same files.
 CIFAR = {
-    "cifar10": Batched(
+    "cifar10": BatchedSource(
         "https://www.cs.toronto.edu/~kriz/",
         File(
             "cifar-10-python.tar.gz",
@@ -124,7 +124,7 @@ CIFAR = {
         labels="labels",
         classes="label_names",
     ),
-    "cifar100": Batched(
+    "cifar100": BatchedSource(
         "https://www.cs.toronto.edu/~kriz/",
         File(
             "cifar-100-python.tar.gz",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from contextual_dropout_lab.report.facts import facts
-from contextual_dropout_lab.report.plots import all_figures
+from contextual_dropout_lab.report.plots import all_plots
 from contextual_dropout_lab.report.summary import Summary, summarise
 from contextual_dropout_lab.report.table import escaped, to_markdown
 from contextual_dropout_lab.report.tables import all_tables
@@ -52,7 +52,7 @@ def _header(summary: Summary) -> str:
 
 
 def _figures(summary: Summary) -> str:
-    drawn, skipped = all_figures(summary)
+    drawn, skipped = all_plots(summary)
     lines = ["## Figures", "", _READING, ""]
     for name in drawn:
         caption = name.replace("-", " ").capitalize()

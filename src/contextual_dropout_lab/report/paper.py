@@ -26,8 +26,8 @@ __all__ = [
     "RESULTS",
     "TRAINING",
     "VQA",
+    "PaperScore",
     "ReleasedCode",
-    "Reported",
     "comparable",
     "exceeded",
     "largest_log_likelihood",
@@ -36,7 +36,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Reported:
+class PaperScore:
     """A figure as printed.
 
     Attributes:
@@ -50,14 +50,14 @@ class Reported:
     decimals: int = 2
 
 
-_Row = dict[str, Reported]
-_Entry = float | tuple[float, float] | tuple[float, float, int] | Reported
+_Row = dict[str, PaperScore]
+_Entry = float | tuple[float, float] | tuple[float, float, int] | PaperScore
 
 
-def _reported(entry: _Entry) -> Reported:
-    if isinstance(entry, Reported):
+def _reported(entry: _Entry) -> PaperScore:
+    if isinstance(entry, PaperScore):
         return entry
-    return Reported(*entry) if isinstance(entry, tuple) else Reported(entry)
+    return PaperScore(*entry) if isinstance(entry, tuple) else PaperScore(entry)
 
 
 def _row(accuracy: _Entry, pavpu: tuple[_Entry, _Entry, _Entry] | None, log_likelihood: _Entry | None) -> _Row:
@@ -78,7 +78,7 @@ _NOISY: dict[str, _Row] = {
     "concrete": _row(86.52, (85.98, 86.77, 86.92), -1.68),
     "bayes-by-backprop": _row(86.55, (86.89, 87.13, 87.26), -2.30),
     "gating": _row(86.20, None, -1.81),
-    "gating-dropout": _row(86.70, None, -1.71) | {"pavpu-0.05": Reported(87.01)},
+    "gating-dropout": _row(86.70, None, -1.71) | {"pavpu-0.05": PaperScore(87.01)},
     "contextual-bernoulli": _row((87.43, 0.39), ((87.75, 0.24), (87.81, 0.23), (87.89, 0.25)), (-1.41, 0.01)),
     "contextual-gaussian": _row((87.35, 0.33), ((87.64, 0.19), (87.72, 0.29), (87.78, 0.32)), (-1.43, 0.01)),
 }
@@ -92,10 +92,10 @@ _ORIGINAL: dict[str, _Row] = {
     "contextual-gaussian": _row((98.92, 0.09), ((98.71, 0.02), (98.90, 0.08), (99.03, 0.07)), (-1.4589, 0.0005, 4)),
 }
 #: By setting, method and metric: MNIST.
-RESULTS: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {"noisy": _NOISY, "original": _ORIGINAL}
+RESULTS: Mapping[str, Mapping[str, Mapping[str, PaperScore]]] = {"noisy": _NOISY, "original": _ORIGINAL}
 
 #: Tables "Complete results on CIFAR-10 with WRN" and "Complete log likelihood results on CIFAR-10 with WRN".
-CIFAR10: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
+CIFAR10: Mapping[str, Mapping[str, Mapping[str, PaperScore]]] = {
     "original": {
         "mc-bernoulli": _row(94.58, (78.73, 82.34, 84.21), -1.91),
         "mc-gaussian": _row(93.81, (92.59, 93.24, 93.85), -1.54),
@@ -106,13 +106,13 @@ CIFAR10: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
     "noisy": {
         "mc-bernoulli": _row(79.51, (72.89, 74.43, 75.04), -1.93),
         "mc-gaussian": _row(79.33, (80.43, 81.24, 82.31), -1.72),
-        "concrete": _row(79.34, (72.72, 73.89, 74.72), Reported(-2.0, decimals=1)),
+        "concrete": _row(79.34, (72.72, 73.89, 74.72), PaperScore(-2.0, decimals=1)),
         "contextual-bernoulli": _row((81.49, 0.19), ((82.56, 0.50), (83.28, 0.31), (83.91, 0.28)), -1.47),
         "contextual-gaussian": _row((81.64, 0.31), ((82.38, 0.41), (82.80, 0.36), (83.43, 0.36)), -1.51),
     },
 }
 #: Tables "Results on CIFAR-100 with WRN" and "Complete results on CIFAR-100 with WRN".
-CIFAR100: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
+CIFAR100: Mapping[str, Mapping[str, Mapping[str, PaperScore]]] = {
     "original": {
         "mc-bernoulli": _row(79.03, (56.90, 61.54, 64.14), -4.49),
         "mc-gaussian": _row(76.63, (77.35, 78.05, 78.26), -3.93),
@@ -129,13 +129,13 @@ CIFAR100: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
     },
 }
 #: Table "Results on ImageNet with ResNet-18", which does not say at which threshold its PAvPU is: we read .05.
-IMAGENET: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
+IMAGENET: Mapping[str, Mapping[str, Mapping[str, PaperScore]]] = {
     "finetuned": {
         "plain": _row(69.75, None, None),
-        "mc-gaussian": _row(69.46, None, None) | {"pavpu-0.05": Reported(72.86)},
-        "contextual-gaussian": _row((70.03, 0.07), None, None) | {"pavpu-0.05": Reported(74.68, 0.08)},
+        "mc-gaussian": _row(69.46, None, None) | {"pavpu-0.05": PaperScore(72.86)},
+        "contextual-gaussian": _row((70.03, 0.07), None, None) | {"pavpu-0.05": PaperScore(74.68, 0.08)},
     },
-    "scratch": {"contextual-gaussian": _row((70.29, 0.09), None, None) | {"pavpu-0.05": Reported(76.47, 0.12)}},
+    "scratch": {"contextual-gaussian": _row((70.29, 0.09), None, None) | {"pavpu-0.05": PaperScore(76.47, 0.12)}},
 }
 #: The same table: parameters and seconds a step, by the names of our benchmark.
 RESNET18_COST: Mapping[str, tuple[float, float]] = {
@@ -145,24 +145,24 @@ RESNET18_COST: Mapping[str, tuple[float, float]] = {
 }
 #: Table "Accuracy and PAvPU on visual question answering", which does not say at which threshold its PAvPU is: we read
 #: .05. Its "Bernoulli" is MCAN's own figure and has neither samples nor a noisy version: it is not here.
-VQA: Mapping[str, Mapping[str, Mapping[str, Reported]]] = {
+VQA: Mapping[str, Mapping[str, Mapping[str, PaperScore]]] = {
     "original": {
-        "mc-bernoulli": _row(66.95, None, None) | {"pavpu-0.05": Reported(70.04)},
-        "mc-gaussian": _row(66.96, None, None) | {"pavpu-0.05": Reported(70.77)},
-        "concrete": _row(66.82, None, None) | {"pavpu-0.05": Reported(71.02)},
-        "contextual-bernoulli": _row((67.42, 0.06), None, None) | {"pavpu-0.05": Reported(71.65, 0.06)},
-        "contextual-gaussian": _row((67.35, 0.03), None, None) | {"pavpu-0.05": Reported(71.62, 0.02)},
+        "mc-bernoulli": _row(66.95, None, None) | {"pavpu-0.05": PaperScore(70.04)},
+        "mc-gaussian": _row(66.96, None, None) | {"pavpu-0.05": PaperScore(70.77)},
+        "concrete": _row(66.82, None, None) | {"pavpu-0.05": PaperScore(71.02)},
+        "contextual-bernoulli": _row((67.42, 0.06), None, None) | {"pavpu-0.05": PaperScore(71.65, 0.06)},
+        "contextual-gaussian": _row((67.35, 0.03), None, None) | {"pavpu-0.05": PaperScore(71.62, 0.02)},
     },
     "noisy": {
-        "mc-bernoulli": _row(61.45, None, None) | {"pavpu-0.05": Reported(66.11)},
-        "mc-gaussian": _row(62.75, None, None) | {"pavpu-0.05": Reported(67.42)},
-        "concrete": _row(61.47, None, None) | {"pavpu-0.05": Reported(65.94)},
-        "contextual-bernoulli": _row((63.73, 0.08), None, None) | {"pavpu-0.05": Reported(68.57, 0.11)},
-        "contextual-gaussian": _row((63.82, 0.05), None, None) | {"pavpu-0.05": Reported(68.64, 0.04)},
+        "mc-bernoulli": _row(61.45, None, None) | {"pavpu-0.05": PaperScore(66.11)},
+        "mc-gaussian": _row(62.75, None, None) | {"pavpu-0.05": PaperScore(67.42)},
+        "concrete": _row(61.47, None, None) | {"pavpu-0.05": PaperScore(65.94)},
+        "contextual-bernoulli": _row((63.73, 0.08), None, None) | {"pavpu-0.05": PaperScore(68.57, 0.11)},
+        "contextual-gaussian": _row((63.82, 0.05), None, None) | {"pavpu-0.05": PaperScore(68.64, 0.04)},
     },
 }
 #: All of these by data set.
-REPORTED: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Reported]]]] = {
+REPORTED: Mapping[str, Mapping[str, Mapping[str, Mapping[str, PaperScore]]]] = {
     "mnist": RESULTS,
     "cifar10": CIFAR10,
     "cifar100": CIFAR100,
@@ -173,7 +173,7 @@ REPORTED: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Reported]]]] = {
 _STANDS_FOR = {"tiny-imagenet-20": "imagenet", "easy-vqa": "vqa-v2"}
 
 
-def reported_for(data: str, setting: str) -> Mapping[str, Mapping[str, Reported]]:
+def reported_for(data: str, setting: str) -> Mapping[str, Mapping[str, PaperScore]]:
     """The paper's figures by method and metric for a data set, or for that which it stands for; none where it has none.
 
     Example:
@@ -185,10 +185,10 @@ def reported_for(data: str, setting: str) -> Mapping[str, Mapping[str, Reported]
 
 #: "Out of distribution (OOD) evaluation": trained on clean data, tested on noisy data, by method and metric. The paper
 #: says "contextual dropout" and "MC dropout" and not which family: we read Bernoulli.
-CLEAN_TO_NOISY: Mapping[str, Mapping[str, Reported]] = {
-    "mc-bernoulli": {"accuracy": Reported(75.22), "pavpu-0.05": Reported(74.61)},
-    "concrete": {"accuracy": Reported(74.93), "pavpu-0.05": Reported(75.49)},
-    "contextual-bernoulli": {"accuracy": Reported(78.08), "pavpu-0.05": Reported(78.49)},
+CLEAN_TO_NOISY: Mapping[str, Mapping[str, PaperScore]] = {
+    "mc-bernoulli": {"accuracy": PaperScore(75.22), "pavpu-0.05": PaperScore(74.61)},
+    "concrete": {"accuracy": PaperScore(74.93), "pavpu-0.05": PaperScore(75.49)},
+    "contextual-bernoulli": {"accuracy": PaperScore(78.08), "pavpu-0.05": PaperScore(78.49)},
 }
 
 #: What the paper calls a method of ours, where it is not our name: its contextual Bernoulli dropout is trained by ARM,

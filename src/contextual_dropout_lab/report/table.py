@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import rich.table
 from rich.text import Text
 
-from contextual_dropout_lab.report.paper import Reported
+from contextual_dropout_lab.report.paper import PaperScore
 from contextual_dropout_lab.report.summary import Statistic
 
 __all__ = [
@@ -97,11 +97,11 @@ def of_seeds(statistic: Statistic | None, decimals: int, runs: int | None = None
     return text
 
 
-def as_printed(reported: Reported | None) -> str:
+def as_printed(reported: PaperScore | None) -> str:
     """A figure of the paper, with as many decimals as it has there.
 
     Example:
-        >>> as_printed(Reported(87.43, 0.39)), as_printed(Reported(-1.484, decimals=4))
+        >>> as_printed(PaperScore(87.43, 0.39)), as_printed(PaperScore(-1.484, decimals=4))
         ('87.43 ± 0.39', '-1.4840')
     """
     if reported is None:

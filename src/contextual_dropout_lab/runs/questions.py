@@ -124,9 +124,9 @@ def question_words(config: RunConfig, directory: Directory = None) -> WordVocabu
     return _words(config, _chosen(train, config.train_examples))
 
 
-Asked = Questions | VisualQuestions
+AnyQuestions = Questions | VisualQuestions
 #: Questions, and a row of a table of image regions for each.
-Part = tuple[Asked, Lookup]
+Part = tuple[AnyQuestions, Lookup]
 
 
 def _easy_or_daquar(config: RunConfig, directory: Directory) -> tuple[Part, Part, AnswerVocabulary]:
@@ -216,7 +216,7 @@ def _skipped(part: Part) -> dict[str, int]:
     return asked.skipped if isinstance(asked, Questions) else {}
 
 
-def _texts(asked: Asked) -> Sequence[str]:
+def _texts(asked: AnyQuestions) -> Sequence[str]:
     return asked.texts if isinstance(asked, Questions) else asked.questions
 
 

@@ -31,7 +31,7 @@ from contextual_dropout_lab.serve.requests import (
     MAX_NOISE,
     MAX_SAMPLES,
     MAX_UPLOAD,
-    Room,
+    RequestMemory,
     gone,
     in_words,
     read_body,
@@ -41,7 +41,7 @@ from contextual_dropout_lab.serve.responses import Answer
 from contextual_dropout_lab.serve.static_files import FILES
 from contextual_dropout_lab.serve.uploads import open_image, to_pixels
 
-__all__ = ["Shown", "create_app"]
+__all__ = ["VisitorAnswer", "create_app"]
 
 log = logging.getLogger("contextual_dropout_lab.serve")
 
@@ -50,7 +50,7 @@ MAX_WAITING = 200
 
 
 @dataclass(frozen=True)
-class Shown:
+class VisitorAnswer:
     """An answer to a visitor.
 
     Attributes:
@@ -64,7 +64,7 @@ class Shown:
     answers: list[Answer]
 
 
-class Wishes(BaseModel):
+class AnswerSettings(BaseModel):
     """The settings that a visitor chooses beside the image."""
 
     noise: float = Field(0.0, ge=0, le=MAX_NOISE, allow_inf_nan=False)
@@ -85,22 +85,22 @@ def create_app(live: LiveNetworks, host: str = "127.0.0.1") -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _misunderstood)
     app.add_exception_handler(HTTPException, _not_found)
     app.add_exception_handler(Exception, _failed)
-    desk = _Desk(live)
+    queue = _RequestQueue(live)
     for path, (content, kind) in FILES.items():
         app.add_api_route(path, partial(_file, content, kind), response_model=None)
-    app.add_api_route("/api/about", desk.about)
-    app.add_api_route("/api/drawing", desk.drawing, methods=["POST"])
-    app.add_api_route("/api/image", desk.image, methods=["POST"])
+    app.add_api_route("/api/about", queue.about)
+    app.add_api_route("/api/drawing", queue.drawing, methods=["POST"])
+    app.add_api_route("/api/image", queue.image, methods=["POST"])
     return Guard(app, host)
 
 
-class _Desk:
+class _RequestQueue:
     """Takes requests and queues them for the one thread that computes, so that the server itself never waits."""
 
     def __init__(self, live: LiveNetworks) -> None:
         self._live = live
         self._thread = anyio.CapacityLimiter(1)
-        self._drawings, self._images = Room(MAX_DRAWINGS), Room(MAX_IMAGES)
+        self._drawings, self._images = RequestMemory(MAX_DRAWINGS), RequestMemory(MAX_IMAGES)
 
     def about(self) -> dict[str, Any]:
         """All values that the page needs."""
@@ -114,38 +114,38 @@ class _Desk:
             "noise": {"trained": config.noise_sd, "most": min(MAX_NOISE, max(1.0, 2 * config.noise_sd))},
             "samples": {"usual": min(config.samples, MAX_SAMPLES), "most": MAX_SAMPLES},
             "threshold": live.threshold,
-            "worth": [known.worth for known in live.known if known.worth],
+            "worth": [tested.worth for tested in live.track_records if tested.worth],
             "upload": MAX_UPLOAD,
             "examples": DIGITS if drawable and live.classes == tuple(DIGITS) else {},
         }
 
-    async def drawing(self, request: Request, wishes: Annotated[Wishes, Query()]) -> Shown:
+    async def drawing(self, request: Request, settings: Annotated[AnswerSettings, Query()]) -> VisitorAnswer:
         """Answer for strokes."""
         if self._live.shape[0] != 1:
             raise Refusal(422, "This network reads photographs in colour: send an image file.")
         with self._drawings.visitor() as take:
             strokes = read_strokes(await read_body(request, MAX_DRAWING, take))
-            return await self._answer(request, wishes, lambda: render(strokes, self._live.frame))
+            return await self._answer(request, settings, lambda: render(strokes, self._live.frame))
 
-    async def image(self, request: Request, wishes: Annotated[Wishes, Query()]) -> Shown:
+    async def image(self, request: Request, settings: Annotated[AnswerSettings, Query()]) -> VisitorAnswer:
         """Answer for an image file."""
         channels, frame = self._live.shape[0], self._live.frame
         with self._images.visitor() as take:
             content = await read_body(request, MAX_UPLOAD, take)
-            return await self._answer(request, wishes, lambda: to_pixels(open_image(content), channels, frame))
+            return await self._answer(request, settings, lambda: to_pixels(open_image(content), channels, frame))
 
-    async def _answer(self, request: Request, wishes: Wishes, image: Callable[[], Tensor]) -> Shown:
+    async def _answer(self, request: Request, settings: AnswerSettings, image: Callable[[], Tensor]) -> VisitorAnswer:
         if self._thread.statistics().tasks_waiting >= MAX_WAITING:
             raise Refusal(503, "Too many visitors are waiting: try again in a moment.")
         async with self._thread:
             if await request.is_disconnected():
                 raise gone()
-            return await run_sync(self._compute, wishes, image)
+            return await run_sync(self._compute, settings, image)
 
-    def _compute(self, wishes: Wishes, image: Callable[[], Tensor]) -> Shown:
-        x = self._live.noisy(image(), wishes.noise, wishes.seed)
+    def _compute(self, settings: AnswerSettings, image: Callable[[], Tensor]) -> VisitorAnswer:
+        x = self._live.noisy(image(), settings.noise, settings.seed)
         pixels = x.clamp(0, 1).mul(255).round().int().flatten().tolist()
-        return Shown(self._live.shape, pixels, self._live.answers(x, wishes.samples, wishes.seed))
+        return VisitorAnswer(self._live.shape, pixels, self._live.answers(x, settings.samples, settings.seed))
 
 
 def _file(content: bytes, kind: str) -> Response:

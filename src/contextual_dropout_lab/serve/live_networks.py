@@ -21,7 +21,7 @@ from contextual_dropout_lab.runs.methods import FLAT
 from contextual_dropout_lab.runs.run_data import normaliser
 from contextual_dropout_lab.serve.frames import Frame, frame_for
 from contextual_dropout_lab.serve.responses import Answer, boxes, kept
-from contextual_dropout_lab.serve.track_record import Known, known_of
+from contextual_dropout_lab.serve.track_record import TrackRecord, track_record_of
 from contextual_dropout_lab.store.networks import input_shape, load_network
 
 __all__ = ["LiveNetworks", "load_live"]
@@ -37,7 +37,7 @@ class LiveNetworks:
         shape: (C, H, W) of an image.
         frame: how the training images have their ink.
         threshold: certain is a p-value below it.
-        known: what is known of each network from its test.
+        track_records: the test results of each network.
     """
 
     networks: list[tuple[nn.Module, RunConfig]]
@@ -45,7 +45,7 @@ class LiveNetworks:
     shape: tuple[int, int, int]
     frame: Frame
     threshold: float
-    known: list[Known]
+    track_records: list[TrackRecord]
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -67,12 +67,12 @@ class LiveNetworks:
         """
         with self._one_at_a_time:  # modes and generators are shared by all threads
             return [
-                self._answer(model, config, known, image, samples, seed)
-                for (model, config), known in zip(self.networks, self.known, strict=True)
+                self._answer(model, config, tested, image, samples, seed)
+                for (model, config), tested in zip(self.networks, self.track_records, strict=True)
             ]
 
     def _answer(
-        self, model: nn.Module, config: RunConfig, known: Known, image: Tensor, samples: int, seed: int
+        self, model: nn.Module, config: RunConfig, tested: TrackRecord, image: Tensor, samples: int, seed: int
     ) -> Answer:
         x = image.flatten() if config.network in FLAT else image
         x = normaliser(config)(x.unsqueeze(0))
@@ -92,7 +92,7 @@ class LiveNetworks:
             len(prediction.samples),
             boxes(prediction, self.classes),
             [
-                dataclasses.replace(layer, label=labels[layer.layer], usual=known.usual.get(layer.layer, []))
+                dataclasses.replace(layer, label=labels[layer.layer], usual=tested.usual.get(layer.layer, []))
                 for layer in layers
             ],
         )
@@ -111,7 +111,7 @@ def load_live(folder: Path, beside: Path | None, threshold: float = 0.05) -> Liv
     """
     model, config, classes = load_network(folder)
     shape = _image_shape(config, input_shape(folder))
-    networks, known = [(model, config)], [known_of(folder, model, config, threshold)]
+    networks, track_records = [(model, config)], [track_record_of(folder, model, config, threshold)]
     if beside is not None:
         other, other_config, other_classes = load_network(beside)
         if _image_shape(other_config, input_shape(beside)) != shape or other_classes != classes:
@@ -120,8 +120,8 @@ def load_live(folder: Path, beside: Path | None, threshold: float = 0.05) -> Liv
                 "data"
             )
         networks.append((other, other_config))
-        known.append(known_of(beside, other, other_config, threshold))
-    return LiveNetworks(networks, classes, shape, frame_for(config.data, *shape[1:]), threshold, known)
+        track_records.append(track_record_of(beside, other, other_config, threshold))
+    return LiveNetworks(networks, classes, shape, frame_for(config.data, *shape[1:]), threshold, track_records)
 
 
 def _image_shape(config: RunConfig, shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -21,7 +21,7 @@ __all__ = [
     "MAX_NOISE",
     "MAX_SAMPLES",
     "MAX_UPLOAD",
-    "Room",
+    "RequestMemory",
     "gone",
     "in_words",
     "read_body",
@@ -52,7 +52,7 @@ def gone() -> Refusal:
     return Refusal(499, "The visitor has left.")
 
 
-class Room:
+class RequestMemory:
     """Memory for the requests of all visitors: bytes count on arrival, as the length in a header may be wrong.
 
     Args:
@@ -64,7 +64,7 @@ class Room:
 
     @contextmanager
     def visitor(self) -> Iterator[Callable[[int], None]]:
-        """Room for one visitor, who is to tell of each part before it is kept; it is free again afterwards."""
+        """Reserve memory for one visitor: call what this gives with the size of each part; all is freed at the end."""
         own = 0
 
         def take(count: int) -> None:
@@ -86,7 +86,7 @@ async def read_body(request: Request, limit: int, take: Callable[[int], None]) -
     Args:
         request: what a visitor sends.
         limit: in bytes.
-        take: of a :class:`Room`.
+        take: of a :class:`RequestMemory`.
 
     Raises:
         Refusal: it is too long, too slow or empty, there is no room for it, or nobody waits for the answer.

@@ -17,7 +17,7 @@ from contextual_dropout.prediction.classification import Prediction
 from contextual_dropout.replay.generators import isolated
 from contextual_dropout.significance import mean_probability
 
-__all__ = ["Answer", "Box", "Kept", "boxes", "histogram", "kept"]
+__all__ = ["Answer", "Box", "LayerKeepProbabilities", "boxes", "histogram", "kept"]
 
 #: Of more classes, the most probable ones are shown.
 MOST_CLASSES = 10
@@ -41,7 +41,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LayerKeepProbabilities:
     """The keep probabilities of a layer.
 
     Attributes:
@@ -85,7 +85,7 @@ class Answer:
     certain: bool | None
     samples: int
     boxes: list[Box]
-    kept: list[Kept]
+    kept: list[LayerKeepProbabilities]
 
 
 def boxes(prediction: Prediction, classes: tuple[str, ...]) -> list[Box]:
@@ -106,7 +106,7 @@ def boxes(prediction: Prediction, classes: tuple[str, ...]) -> list[Box]:
     ]
 
 
-def kept(model: nn.Module, x: Tensor, seed: int) -> list[Kept]:
+def kept(model: nn.Module, x: Tensor, seed: int) -> list[LayerKeepProbabilities]:
     """The keep probabilities of every layer that has them, for one input (1, ...).
 
     Where they depend on masks of earlier layers they are averaged over a few draws.
@@ -114,9 +114,9 @@ def kept(model: nn.Module, x: Tensor, seed: int) -> list[Kept]:
     Example:
         >>> (layer,) = kept(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.2)), torch.zeros(1, 4), seed=0)
         >>> layer
-        Kept(layer='1', mean=0.8, low=0.8, high=0.8, bars=[], label='', usual=[])
+        LayerKeepProbabilities(layer='1', mean=0.8, low=0.8, high=0.8, bars=[], label='', usual=[])
     """
-    found: dict[str, Kept] = {}
+    found: dict[str, LayerKeepProbabilities] = {}
     if sites(model):
         with isolated(seed, [x.device]):
             contextual = keep_probabilities(model, x.expand(PASSES, *x.shape[1:]))
@@ -124,8 +124,8 @@ def kept(model: nn.Module, x: Tensor, seed: int) -> list[Kept]:
     return [*found.values(), *_constant(model)]
 
 
-def _spread(name: str, units: Tensor) -> Kept:
-    return Kept(name, units.mean().item(), units.min().item(), units.max().item(), histogram(units))
+def _spread(name: str, units: Tensor) -> LayerKeepProbabilities:
+    return LayerKeepProbabilities(name, units.mean().item(), units.min().item(), units.max().item(), histogram(units))
 
 
 def histogram(units: Tensor) -> list[int]:
@@ -134,7 +134,7 @@ def histogram(units: Tensor) -> list[int]:
     return counts
 
 
-def _constant(model: nn.Module) -> Iterator[Kept]:
+def _constant(model: nn.Module) -> Iterator[LayerKeepProbabilities]:
     """Layers whose keep probability is one number, whatever the input."""
     for name, layer in model.named_modules():
         if isinstance(layer, _DropoutNd | GaussianDropout):
@@ -143,4 +143,4 @@ def _constant(model: nn.Module) -> Iterator[Kept]:
             keep = 1 - layer.drop_probability.item()
         else:
             continue
-        yield Kept(name, keep, keep, keep, [])
+        yield LayerKeepProbabilities(name, keep, keep, keep, [])

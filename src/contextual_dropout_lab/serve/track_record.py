@@ -24,7 +24,7 @@ from contextual_dropout_lab.serve.responses import histogram
 from contextual_dropout_lab.store.networks import input_shape
 from contextual_dropout_lab.store.results import Results
 
-__all__ = ["Known", "known_of", "worth"]
+__all__ = ["TrackRecord", "track_record_of", "worth"]
 
 #: Where records are, if not beside the folder that the run is in.
 RECORDS = Path("experiments/results")
@@ -33,7 +33,7 @@ IMAGES = 200
 
 
 @dataclass(frozen=True)
-class Known:
+class TrackRecord:
     """The test results of one network.
 
     Attributes:
@@ -46,7 +46,7 @@ class Known:
     usual: dict[str, list[int]] = field(default_factory=dict)
 
 
-def known_of(folder: Path, model: nn.Module, config: RunConfig, threshold: float) -> Known:
+def track_record_of(folder: Path, model: nn.Module, config: RunConfig, threshold: float) -> TrackRecord:
     """Collect the test results that are found on this machine.
 
     Args:
@@ -55,7 +55,7 @@ def known_of(folder: Path, model: nn.Module, config: RunConfig, threshold: float
         config: of the run.
         threshold: certain is a p-value below it.
     """
-    return Known(worth(_record(folder, config), config, threshold), _usual(model, config, input_shape(folder)))
+    return TrackRecord(worth(_record(folder, config), config, threshold), _usual(model, config, input_shape(folder)))
 
 
 def worth(record: dict[str, Any] | None, config: RunConfig, threshold: float) -> str:

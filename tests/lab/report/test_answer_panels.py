@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from contextual_dropout.prediction.classification import Prediction
 from contextual_dropout_lab.data.vqa import answer_accuracy, capped
-from contextual_dropout_lab.report.plots.answer_panels import COLOURS, Asked, questions, verdict
+from contextual_dropout_lab.report.plots.answer_panels import COLOURS, AskedQuestions, questions, verdict
 
 AGREED, SPLIT = ["red"] * 6 + ["pink"] * 4, ["red"] * 4 + ["pink"] * 3 + ["rose"] * 3
 
@@ -39,7 +39,7 @@ def test_two_people_of_ten_make_an_answer_accurate(people: int, word: str) -> No
     assert verdict(answer_accuracy("pink", humans, capped), True, humans) == word
 
 
-def panels(rows: list[int]) -> tuple[Figure, dict[str, Prediction], Asked]:
+def panels(rows: list[int]) -> tuple[Figure, dict[str, Prediction], AskedQuestions]:
     generator = torch.Generator().manual_seed(0)
     predictions = {
         name: Prediction(torch.randn(20, 4, 3, generator=generator, dtype=torch.float64).softmax(-1))
@@ -48,7 +48,9 @@ def panels(rows: list[int]) -> tuple[Figure, dict[str, Prediction], Asked]:
     accuracy = {name: (each.label == 0).double() for name, each in predictions.items()}
     humans = [["red"], AGREED, SPLIT, ["blue"]]
     texts = ["what colour is it?", "is it red?", "how is it?", "where is the small red box that stands on a big one?"]
-    asked = Asked(torch.rand(4, 3, 8, 8, generator=generator), texts, humans, ("red", "blue", "pink"), accuracy)
+    asked = AskedQuestions(
+        torch.rand(4, 3, 8, 8, generator=generator), texts, humans, ("red", "blue", "pink"), accuracy
+    )
     return questions(asked, predictions, rows, "Title"), predictions, asked
 
 
@@ -76,7 +78,9 @@ def test_nothing_is_cut_and_no_text_runs_into_an_image() -> None:
     names = ("mc-bernoulli", "contextual-bernoulli-independent", "contextual-bernoulli-constant", "contextual-gaussian")
     predictions = {name: Prediction(torch.full((20, 4, 2), 0.5, dtype=torch.float64)) for name in names}
     accuracy = {name: torch.zeros(4) for name in names}
-    asked = Asked(torch.rand(4, 3, 8, 8), ["what is it?"] * 4, [AGREED] * 4, ("rectangle", "triangle"), accuracy)
+    asked = AskedQuestions(
+        torch.rand(4, 3, 8, 8), ["what is it?"] * 4, [AGREED] * 4, ("rectangle", "triangle"), accuracy
+    )
     figure = questions(asked, predictions, [0, 1, 2, 3], "Title")
     FigureCanvasAgg(figure).draw()
     images = [axes.get_window_extent() for axes in figure.axes if axes.images]

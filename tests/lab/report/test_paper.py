@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from contextual_dropout_lab.report import paper
-from contextual_dropout_lab.report.paper import Reported
+from contextual_dropout_lab.report.paper import PaperScore
 from contextual_dropout_lab.runs.config import load_experiment
 
 
 def test_table_1() -> None:
     row = paper.RESULTS["noisy"]["contextual-bernoulli"]
-    assert row["accuracy"] == Reported(87.43, 0.39)
-    assert row["pavpu-0.05"] == Reported(87.81, 0.23)
-    assert row["double_softmax_log_likelihood"] == Reported(-1.41, 0.01)
+    assert row["accuracy"] == PaperScore(87.43, 0.39)
+    assert row["pavpu-0.05"] == PaperScore(87.81, 0.23)
+    assert row["double_softmax_log_likelihood"] == PaperScore(-1.41, 0.01)
 
 
 def test_methods_and_settings_are_those_of_the_configuration() -> None:
@@ -36,16 +36,18 @@ def test_contextual_log_likelihoods_are_beyond_the_convention() -> None:
 
 
 def test_tables_of_cifar_and_imagenet() -> None:
-    assert paper.CIFAR10["noisy"]["contextual-gaussian"]["pavpu-0.01"] == Reported(82.38, 0.41)
-    assert paper.CIFAR10["noisy"]["concrete"]["double_softmax_log_likelihood"] == Reported(-2.0, decimals=1)
-    assert paper.CIFAR100["original"]["contextual-bernoulli"]["double_softmax_log_likelihood"] == Reported(-3.56, 0.02)
-    assert paper.IMAGENET["scratch"]["contextual-gaussian"]["accuracy"] == Reported(70.29, 0.09)
+    assert paper.CIFAR10["noisy"]["contextual-gaussian"]["pavpu-0.01"] == PaperScore(82.38, 0.41)
+    assert paper.CIFAR10["noisy"]["concrete"]["double_softmax_log_likelihood"] == PaperScore(-2.0, decimals=1)
+    assert paper.CIFAR100["original"]["contextual-bernoulli"]["double_softmax_log_likelihood"] == PaperScore(
+        -3.56, 0.02
+    )
+    assert paper.IMAGENET["scratch"]["contextual-gaussian"]["accuracy"] == PaperScore(70.29, 0.09)
     assert "pavpu-0.05" not in paper.IMAGENET["finetuned"]["plain"]
 
 
 def test_table_of_questions() -> None:
-    assert paper.VQA["noisy"]["contextual-gaussian"]["pavpu-0.05"] == Reported(68.64, 0.04)
-    assert paper.VQA["original"]["concrete"]["accuracy"] == Reported(66.82)
+    assert paper.VQA["noisy"]["contextual-gaussian"]["pavpu-0.05"] == PaperScore(68.64, 0.04)
+    assert paper.VQA["original"]["concrete"]["accuracy"] == PaperScore(66.82)
     assert not paper.comparable({"config": load_experiment("vqa").run("noisy", "concrete", 0, "paper").to_dict()})
 
 

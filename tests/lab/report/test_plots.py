@@ -16,7 +16,7 @@ from contextual_dropout_lab.report.method_names import label
 from contextual_dropout_lab.report.metric_names import ACCURACY
 from contextual_dropout_lab.report.plots import (
     NoData,
-    all_figures,
+    all_plots,
     comparison,
     context_spread,
     drop_probabilities,
@@ -179,7 +179,7 @@ def test_telling_examples_are_of_every_kind() -> None:
 def test_what_cannot_be_drawn_is_told(results: Results) -> None:
     write(results, record("noisy", "concrete", 0, 86.0))
     summary = summarise(results, "mnist")
-    drawn, skipped = all_figures(summary)
+    drawn, skipped = all_plots(summary)
     assert list(drawn) == ["comparison-noisy", "learning-curves-noisy"]
     assert "no ensembles" in skipped["ensembles"]
     with pytest.raises(NoData, match="original"):

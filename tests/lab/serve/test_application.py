@@ -35,8 +35,8 @@ from tests.lab.serve.trained import serving, untrained
 THREE = {"strokes": DIGITS["3"]}
 
 
-def draw(client: TestClient, digit: str = "3", **wishes: float) -> dict[str, Any]:
-    response = client.post("/api/drawing", params=wishes, json={"strokes": DIGITS[digit]})
+def draw(client: TestClient, digit: str = "3", **settings: float) -> dict[str, Any]:
+    response = client.post("/api/drawing", params=settings, json={"strokes": DIGITS[digit]})
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
     return found
@@ -157,7 +157,7 @@ def test_damaged_images_end_in_an_answer_or_a_refusal(client: TestClient, kind: 
 
 
 @pytest.mark.parametrize(
-    ("wishes", "word"),
+    ("settings", "word"),
     [
         ({"samples": 1}, "samples"),
         ({"samples": 101}, "samples"),
@@ -172,8 +172,8 @@ def test_damaged_images_end_in_an_answer_or_a_refusal(client: TestClient, kind: 
         ({"seed": "9" * 5000}, "seed"),
     ],
 )
-def test_absurd_wishes_are_refused(client: TestClient, wishes: dict[str, Any], word: str) -> None:
-    assert word in reason(client.post("/api/drawing", params=wishes, json=THREE), 422)
+def test_absurd_settings_are_refused(client: TestClient, settings: dict[str, Any], word: str) -> None:
+    assert word in reason(client.post("/api/drawing", params=settings, json=THREE), 422)
 
 
 @pytest.mark.parametrize(

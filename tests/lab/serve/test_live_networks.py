@@ -71,28 +71,28 @@ def test_of_a_folder_with_records_and_work_a_contextual_run_is_served(digits: Pa
 
 
 def test_what_certain_was_worth_is_read_from_the_record(digits: Path, live: LiveNetworks) -> None:
-    for known, method in zip(live.known, METHODS, strict=True):
+    for tested, method in zip(live.track_records, METHODS, strict=True):
         path = digits.parents[4] / "records" / "digits" / "noisy" / method / "seed-0.json"
         counts = json.loads(path.read_text())["test"]["noise-0.2"]["pavpu"]["0.05"]
         certain = counts["accurate_certain"] + counts["inaccurate_certain"]
-        assert f"was certain of {certain / sum(list(counts.values())[1:]):.0%}" in known.worth
-        assert f"right in {counts['accurate_certain'] / certain:.0%} of these" in known.worth
-    assert load_live(digits / "model.safetensors", None).known[0] == live.known[0]
+        assert f"was certain of {certain / sum(list(counts.values())[1:]):.0%}" in tested.worth
+        assert f"right in {counts['accurate_certain'] / certain:.0%} of these" in tested.worth
+    assert load_live(digits / "model.safetensors", None).track_records[0] == live.track_records[0]
 
 
 def test_without_a_record_or_at_another_threshold_nothing_is_said_of_its_worth(digits: Path, tmp_path: Path) -> None:
-    (known,) = load_live(digits, None, threshold=0.02).known
-    assert known.worth == ""
-    assert load_live(untrained(tmp_path, (64,), tuple("0123456789"), data="digits"), None).known[0].worth == ""
+    (tested,) = load_live(digits, None, threshold=0.02).track_records
+    assert tested.worth == ""
+    assert load_live(untrained(tmp_path, (64,), tuple("0123456789"), data="digits"), None).track_records[0].worth == ""
 
 
 def test_usual_keep_probabilities_are_means_over_test_images(digits: Path, live: LiveNetworks) -> None:
-    contextual, mc = live.known
+    contextual, mc = live.track_records
     assert mc.usual == {}
     data = load_examples(load_experiment("digits").run("noisy", METHODS[0], 0, "demo"))
     noisy = next(noisy_copies(data.test_x[:IMAGES], 0.2, 1, 0))
-    for answer, known in zip(live.answers(torch.zeros(live.shape), 2, 0), live.known, strict=True):
-        assert [layer.usual for layer in answer.kept] == [known.usual.get(layer.layer, []) for layer in answer.kept]
+    for answer, tested in zip(live.answers(torch.zeros(live.shape), 2, 0), live.track_records, strict=True):
+        assert [layer.usual for layer in answer.kept] == [tested.usual.get(layer.layer, []) for layer in answer.kept]
     name, site = next(iter(cd.sites(live.networks[0][0]).items()))
     keep = site.keep_probability(noisy).mean(0).double()
     counts, _ = np.histogram(keep.detach(), len(contextual.usual[name]), (0, 1))
@@ -104,7 +104,7 @@ def test_without_the_data_set_nothing_is_usual(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("CONTEXTUAL_DROPOUT_DATA", raising=False)
     for shape, data in (((3 * 32 * 32,), "cifar10"), ((784,), "digits")):
         network = untrained(tmp_path, shape, ("a", "b"), data=data, conversion="contextualize")
-        assert load_live(network, None).known[0].usual == {}
+        assert load_live(network, None).track_records[0].usual == {}
 
 
 def test_where_nothing_stands_beside_it_the_command_says_so(

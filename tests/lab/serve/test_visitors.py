@@ -83,8 +83,8 @@ def client_of(address: str) -> httpx.Client:
 
 
 def ask(client: httpx.Client, number: int) -> tuple[int, Any]:
-    path, wishes, body = REQUESTS[number]
-    response = client.post(path, params=wishes, **body)
+    path, settings, body = REQUESTS[number]
+    response = client.post(path, params=settings, **body)
     return response.status_code, response.json()
 
 

@@ -15,11 +15,11 @@ from contextual_dropout_lab.runs.evaluation import TEST_NOISE_SEED
 from contextual_dropout_lab.runs.questions import QUESTION_DATA, questions_tested_on
 from contextual_dropout_lab.runs.run_data import Examples, images_of
 
-__all__ = ["Shown", "shown_examples"]
+__all__ = ["GalleryExamples", "gallery_examples"]
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class GalleryExamples:
     """N test examples.
 
     Attributes:
@@ -39,7 +39,7 @@ class Shown:
     texts: Sequence[str] = ()
 
 
-def shown_examples(config: RunConfig, examples: Examples, directory: Path | None) -> Shown:
+def gallery_examples(config: RunConfig, examples: Examples, directory: Path | None) -> GalleryExamples:
     """The test examples of a run.
 
     Raises:
@@ -50,12 +50,12 @@ def shown_examples(config: RunConfig, examples: Examples, directory: Path | None
     x = images_of(examples.test_x)
     shape = x.shape[1:] if x.ndim == 4 else load(config.data, "train", directory).images.shape[1:]
     noisy = next(noisy_copies(x, config.noise_sd, 1, TEST_NOISE_SEED)).reshape(-1, *shape) if config.noise_sd else None
-    return Shown(x.reshape(-1, *shape), torch.arange(len(x)), examples.test_y, examples.classes, noisy)
+    return GalleryExamples(x.reshape(-1, *shape), torch.arange(len(x)), examples.test_y, examples.classes, noisy)
 
 
-def _questions(config: RunConfig, examples: Examples, directory: Path | None) -> Shown:
+def _questions(config: RunConfig, examples: Examples, directory: Path | None) -> GalleryExamples:
     asked = questions_tested_on(config, directory)
     answers, accuracies = examples.test_y.unbind(1)  # (N, S) each
     best, place = accuracies.max(1, keepdim=True)
     truths = answers.gather(1, place).where(best > 0, -1).flatten().long()
-    return Shown(asked.images.float() / 255, asked.rows, truths, examples.classes, texts=asked.questions)
+    return GalleryExamples(asked.images.float() / 255, asked.rows, truths, examples.classes, texts=asked.questions)

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from contextual_dropout_lab.report.html.examples import Shown
+from contextual_dropout_lab.report.html.examples import GalleryExamples
 from contextual_dropout_lab.report.html.image_sheet import COLUMNS, sheet, small
 from contextual_dropout_lab.report.html.plot_values import rounded, shade
 from contextual_dropout_lab.report.html.prediction_plots import CERTAIN
-from contextual_dropout_lab.report.html.predictions import Predicted
+from contextual_dropout_lab.report.html.predictions import GalleryPredictions
 from contextual_dropout_lab.report.method_names import CONTEXTUAL
 from contextual_dropout_lab.report.plots.panels import class_names, shown_classes
 
@@ -29,7 +29,9 @@ RIGHT = 0.5
 _QUARTERS = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], dtype=torch.float64)
 
 
-def gallery(kept: Mapping[str, Predicted], methods: Mapping[str, str], shown: Shown) -> dict[str, Any]:
+def gallery(
+    kept: Mapping[str, GalleryPredictions], methods: Mapping[str, str], shown: GalleryExamples
+) -> dict[str, Any]:
     """Cards of the examples of every method, as plain values.
 
     Args:
@@ -61,7 +63,7 @@ def gallery(kept: Mapping[str, Predicted], methods: Mapping[str, str], shown: Sh
     }
 
 
-def _chosen(predicted: Predicted, shown: Shown, first: int, per_class: int) -> dict[int, list[str]]:
+def _chosen(predicted: GalleryPredictions, shown: GalleryExamples, first: int, per_class: int) -> dict[int, list[str]]:
     prediction, right = predicted.prediction, predicted.correct >= RIGHT
     return chosen(prediction.p_value, prediction.confidence, right, shown.truths, first, per_class)
 
@@ -106,7 +108,7 @@ def _first(order: list[int], truths: list[int], first: int, per_class: int) -> l
     return taken
 
 
-def _cards(predicted: Predicted, found: dict[int, list[str]], shown: Shown) -> list[dict[str, Any]]:
+def _cards(predicted: GalleryPredictions, found: dict[int, list[str]], shown: GalleryExamples) -> list[dict[str, Any]]:
     """The examples of a method; a box is a class and five numbers in thousandths, the lowest sample to the highest."""
     prediction = predicted.prediction
     answers, confidences, p_values = prediction.label, prediction.confidence, prediction.p_value

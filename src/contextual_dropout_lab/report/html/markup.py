@@ -9,11 +9,11 @@ from html import escape
 from typing import Any
 
 from contextual_dropout_lab.report.html.gallery import KINDS
-from contextual_dropout_lab.report.html.plot_values import Figure, shade
+from contextual_dropout_lab.report.html.plot_values import InteractivePlot, shade
 from contextual_dropout_lab.report.plots.style import line_style
 from contextual_dropout_lab.report.table import Table
 
-__all__ = ["facts_list", "figure_block", "gallery_block", "inline_json", "method_boxes", "notes_block", "table_block"]
+__all__ = ["facts_list", "gallery_block", "inline_json", "method_boxes", "notes_block", "plot_block", "table_block"]
 
 #: The folders of an absolute path.
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/]+/)+")
@@ -101,7 +101,7 @@ def method_boxes(methods: Mapping[str, str]) -> str:
     return f"<fieldset class='methods'><legend>Methods</legend>{''.join(boxes)}</fieldset>" if boxes else ""
 
 
-def figure_block(name: str, figure: Figure) -> str:
+def plot_block(name: str, figure: InteractivePlot) -> str:
     """A place that the page draws a figure into when it comes into sight; without a choice it says what is shown."""
     title = escape(figure.title)
     choices = {str(index): text for index, text in enumerate(figure.plots)}

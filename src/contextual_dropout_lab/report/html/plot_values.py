@@ -14,7 +14,7 @@ __all__ = [
     "LEGEND",
     "RIGHT",
     "WRONG",
-    "Figure",
+    "InteractivePlot",
     "Plot",
     "axis",
     "line",
@@ -34,7 +34,7 @@ _FONT = {"color": "var(--ink)", "size": 12, "family": "system-ui, sans-serif"}
 
 
 @dataclass(frozen=True)
-class Figure:
+class InteractivePlot:
     """A figure of the page.
 
     Attributes:
@@ -73,7 +73,7 @@ def axis(title: str, **options: Any) -> Plot:
     return {"title": {"text": plain(title), "standoff": 8}, **look, **options}
 
 
-class OfMethod(Protocol):
+class HasMethod(Protocol):
     """Something of a method."""
 
     @property
@@ -85,7 +85,7 @@ class OfMethod(Protocol):
         """Its name in print."""
 
 
-def line(of: OfMethod, x: Sequence[float], y: Sequence[float | None], hover: str, **options: Any) -> Plot:
+def line(of: HasMethod, x: Sequence[float], y: Sequence[float | None], hover: str, **options: Any) -> Plot:
     """A method's line; the page can hide it by the method that it has in ``meta``."""
     style = line_style(of.method)
     return {
@@ -105,7 +105,7 @@ def line(of: OfMethod, x: Sequence[float], y: Sequence[float | None], hover: str
     }
 
 
-T = TypeVar("T", bound=OfMethod)
+T = TypeVar("T", bound=HasMethod)
 
 
 def ours_first(found: Iterable[T]) -> list[T]:

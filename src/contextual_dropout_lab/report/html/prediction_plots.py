@@ -10,7 +10,7 @@ from contextual_dropout_lab.report.html.plot_values import (
     LEGEND,
     RIGHT,
     WRONG,
-    Figure,
+    InteractivePlot,
     Plot,
     axis,
     line,
@@ -18,10 +18,10 @@ from contextual_dropout_lab.report.html.plot_values import (
     plot,
     rounded,
 )
-from contextual_dropout_lab.report.html.predictions import Kept
+from contextual_dropout_lab.report.html.predictions import StoredPredictions
 from contextual_dropout_lab.runs.curves import BARS, Curves
 
-__all__ = ["CERTAIN", "certainty", "p_values", "prediction_figures", "reliability", "risk_coverage"]
+__all__ = ["CERTAIN", "all_prediction_plots", "certainty", "p_values", "reliability", "risk_coverage"]
 
 #: p-values below it are called certain.
 CERTAIN = 0.05
@@ -31,13 +31,13 @@ _TICKS = [1e-6, 1e-5, 1e-4, 0.001, 0.01, 0.1, 1]
 _MARK = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": CERTAIN, "x1": CERTAIN}
 
 
-def prediction_figures(kept: Sequence[Kept]) -> list[Figure]:
+def all_prediction_plots(kept: Sequence[StoredPredictions]) -> list[InteractivePlot]:
     """All plots that there are curves for."""
     sampled = [each for each in kept if each.curves.p_values]
     return [reliability(kept), risk_coverage(kept), *([certainty(sampled), p_values(sampled)] if sampled else [])]
 
 
-def reliability(kept: Sequence[Kept]) -> Figure:
+def reliability(kept: Sequence[StoredPredictions]) -> InteractivePlot:
     """Accuracy against confidence in bins of equal width, over all seeds and draws together."""
     dotted = {"color": "var(--muted)", "width": 1, "dash": "dot"}
     diagonal = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [0, 1], "hoverinfo": "skip", "line": dotted}
@@ -50,10 +50,10 @@ def reliability(kept: Sequence[Kept]) -> Figure:
         axis("confidence", range=[0, 1.02]),
         axis("accuracy", range=[0, 1.02]),
     )
-    return Figure("Reliability diagram", caption, {"": shown})
+    return InteractivePlot("Reliability diagram", caption, {"": shown})
 
 
-def _reliability(kept: Kept) -> Plot:
+def _reliability(kept: StoredPredictions) -> Plot:
     columns = kept.curves.reliability
     bins = list(zip(columns["predictions"], columns["confidence"], columns["right"], strict=True))
     filled = [each for each in bins if each[0] >= FEWEST]
@@ -69,7 +69,7 @@ def _reliability(kept: Kept) -> Plot:
     )
 
 
-def risk_coverage(kept: Sequence[Kept]) -> Figure:
+def risk_coverage(kept: Sequence[StoredPredictions]) -> InteractivePlot:
     """The error that is left when the most uncertain are refused: means over seeds and draws."""
     plots = {}
     for name in ("p-value", "entropy"):
@@ -79,15 +79,15 @@ def risk_coverage(kept: Sequence[Kept]) -> Figure:
                 traces, axis("coverage (%)", range=[0, 101]), axis("error (%)", rangemode="tozero")
             )
     caption = "The error of the predictions that are left when the most uncertain ones are refused; lower is better."
-    return Figure("Risk and coverage", caption, plots, "Refused")
+    return InteractivePlot("Risk and coverage", caption, plots, "Refused")
 
 
-def _risk(kept: Kept, risk: Sequence[float]) -> Plot:
+def _risk(kept: StoredPredictions, risk: Sequence[float]) -> Plot:
     coverage, error = ([100 * share for share in shares] for shares in (kept.curves.coverage, risk))
     return line(kept, rounded(coverage), rounded(error), "coverage %{x:.1f}%<br>error %{y:.2f}%")
 
 
-def certainty(kept: Sequence[Kept]) -> Figure:
+def certainty(kept: Sequence[StoredPredictions]) -> InteractivePlot:
     """Accuracy of the certain, their share, and PAvPU, against the p-value below which a prediction is certain."""
     found = [(each, _certainty(each.curves)) for each in kept]
     plots = {}
@@ -102,7 +102,7 @@ def certainty(kept: Sequence[Kept]) -> Figure:
         "0.05. The accuracy of the certain alone does not say which method is better: one that is seldom certain finds "
         "it easy to be right then. Read it with the share, or take PAvPU, which counts both."
     )
-    return Figure("Accuracy against the certainty threshold", caption, plots, "Shown")
+    return InteractivePlot("Accuracy against the certainty threshold", caption, plots, "Shown")
 
 
 def _certainty(curves: Curves) -> dict[str, list[float | None]]:
@@ -121,14 +121,14 @@ def _percent(part: float, whole: float) -> float | None:
     return rounded([100 * part / whole], 5)[0] if whole else None
 
 
-def p_values(kept: Sequence[Kept]) -> Figure:
+def p_values(kept: Sequence[StoredPredictions]) -> InteractivePlot:
     """Histograms of p-values where the answer is right, and where it is wrong."""
     plots = {each.label: _histogram(each.curves) for each in ours_first(kept)}
     caption = (
         "Bars are shares of the right and of the wrong answers, each 100% in all. The first bar is what is certain at "
         "0.05: good methods have most of the right answers in it, and few of the wrong ones."
     )
-    return Figure("p-values of right and wrong answers", caption, plots, "Method")
+    return InteractivePlot("p-values of right and wrong answers", caption, plots, "Method")
 
 
 def _histogram(curves: Curves) -> Plot:

@@ -27,11 +27,11 @@ from contextual_dropout_lab.runs.run_data import Examples, load_examples
 from contextual_dropout_lab.runs.tasks import task_named
 from contextual_dropout_lab.store.results import PREDICTIONS, Results
 
-__all__ = ["Kept", "Predicted", "config_of", "keep_predictions", "read_kept", "tested_on"]
+__all__ = ["GalleryPredictions", "StoredPredictions", "config_of", "keep_predictions", "read_stored", "tested_on"]
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class GalleryPredictions:
     """The predictions whose examples the gallery shows: the first draw of the first seed that has them stored.
 
     Attributes:
@@ -46,7 +46,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class StoredPredictions:
     """The predictions of one method.
 
     Attributes:
@@ -61,7 +61,7 @@ class Kept:
     label: str
     seeds: list[int]
     curves: Curves
-    predicted: Predicted | None = None
+    predicted: GalleryPredictions | None = None
 
 
 def config_of(runs: Runs) -> RunConfig:
@@ -94,7 +94,9 @@ def tested_on(config: RunConfig, directory: Path | None) -> Examples:
         raise NoData(f"the data set {config.data} cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def read_kept(results: Results, runs: Runs, examples: Examples | None, noise: str, notes: list[str]) -> Kept | None:
+def read_stored(
+    results: Results, runs: Runs, examples: Examples | None, noise: str, notes: list[str]
+) -> StoredPredictions | None:
     """The curves of a method's runs at a noise level: stored beside their records, or made from their predictions.
 
     Args:
@@ -109,7 +111,7 @@ def read_kept(results: Results, runs: Runs, examples: Examples | None, noise: st
     """
     seeds: list[int] = []
     curves: list[Curves] = []
-    predicted: Predicted | None = None
+    predicted: GalleryPredictions | None = None
     for seed, record in runs.records.items():
         config, found = RunConfig.from_dict(record["config"]), None
         try:
@@ -119,13 +121,17 @@ def read_kept(results: Results, runs: Runs, examples: Examples | None, noise: st
                 if draws:
                     found = found or curves_of(draws, targets, config.task)
                     right = task_named(config.task).accuracy(draws[0].label, targets)
-                    predicted = predicted or Predicted(seed, draws[0], right)
+                    predicted = predicted or GalleryPredictions(seed, draws[0], right)
         except (ExperimentError, NoData) as reason:
             notes.append(f"{runs.label}, seed {seed}, is left out of {_where(found)}: {reason}.")
         if found is not None:
             seeds.append(seed)
             curves.append(found)
-    return Kept(runs.method, runs.label, seeds, functools.reduce(operator.add, curves), predicted) if curves else None
+    return (
+        StoredPredictions(runs.method, runs.label, seeds, functools.reduce(operator.add, curves), predicted)
+        if curves
+        else None
+    )
 
 
 def _where(found: Curves | None) -> str:

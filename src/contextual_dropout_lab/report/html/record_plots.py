@@ -9,7 +9,7 @@ from contextual_dropout_lab.report.html.plot_values import (
     LEGEND,
     RIGHT,
     WRONG,
-    Figure,
+    InteractivePlot,
     Plot,
     axis,
     line,
@@ -23,7 +23,7 @@ from contextual_dropout_lab.report.plots.drop_probabilities import site_quantile
 from contextual_dropout_lab.report.plots.ensemble_sizes import PANELS
 from contextual_dropout_lab.report.summary import Runs
 
-__all__ = ["recorded_figures"]
+__all__ = ["all_record_plots"]
 
 _QUANTILES = (
     "Boxes are the 25, 50 and 75% quantiles over test examples of a site's mean drop probability, whiskers 5 and 95%."
@@ -33,7 +33,7 @@ FEW, SHORT = 12, 10
 _GROUPS = {"all": "var(--muted)", "right": RIGHT, "wrong": WRONG}
 
 
-def recorded_figures(runs: Sequence[Runs]) -> list[Figure]:
+def all_record_plots(runs: Sequence[Runs]) -> list[InteractivePlot]:
     """The plots for which the runs of a setting have values."""
     sites = ours_first(each for each in runs if "drop_probabilities" in each.first)
     members = [each for each in runs if len((each.ensemble or {}).get("members", ())) > 1]
@@ -41,16 +41,16 @@ def recorded_figures(runs: Sequence[Runs]) -> list[Figure]:
     return [figure for figure in found if figure.plots]
 
 
-def _by_layer(runs: Sequence[Runs]) -> Figure:
+def _by_layer(runs: Sequence[Runs]) -> InteractivePlot:
     plots = {}
     for each in runs:
         sites = each.site_labels
         groups = {name: {place: site_quantiles(each, site, name) for site, place in sites.items()} for name in _GROUPS}
         plots[each.label] = _boxes(groups, _GROUPS, "layer, in the order of calls", boxmode="group", **LEGEND)
-    return Figure("Dropout probabilities by layer", _QUANTILES, plots, "Method")
+    return InteractivePlot("Dropout probabilities by layer", _QUANTILES, plots, "Method")
 
 
-def _by_class(runs: Sequence[Runs]) -> Figure:
+def _by_class(runs: Sequence[Runs]) -> InteractivePlot:
     plots = {}
     for each in runs:
         for site, place in each.site_labels.items():
@@ -58,7 +58,7 @@ def _by_class(runs: Sequence[Runs]) -> Figure:
             values = {name.removeprefix("class "): site_quantiles(each, site, name) for name in groups}
             if values:
                 plots[f"{place}: {each.label}"] = _boxes({"": values}, {"": shade(each.method)}, "class")
-    return Figure("Dropout probabilities by class", _QUANTILES, plots, "Shown")
+    return InteractivePlot("Dropout probabilities by class", _QUANTILES, plots, "Shown")
 
 
 def _boxes(groups: dict[str, dict[str, list[float]]], colours: dict[str, str], title: str, **layout: Any) -> Plot:
@@ -105,7 +105,7 @@ def _probability() -> Plot:
     return axis("drop probability", rangemode="tozero", exponentformat="power")
 
 
-def _ensembles(runs: Sequence[Runs]) -> Figure:
+def _ensembles(runs: Sequence[Runs]) -> InteractivePlot:
     plots = {}
     for title, (unit, value) in PANELS.items():
         traces = []
@@ -119,4 +119,4 @@ def _ensembles(runs: Sequence[Runs]) -> Figure:
         if traces:
             plots[title] = plot(traces, axis("members", dtick=1), axis(f"{title} ({unit})"))
     caption = "Means over subsets of the trained networks, which share the samples that one network has."
-    return Figure("Ensembles", caption, plots, "Shown")
+    return InteractivePlot("Ensembles", caption, plots, "Shown")

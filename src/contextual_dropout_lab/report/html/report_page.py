@@ -12,11 +12,11 @@ from typing import Any
 from contextual_dropout_lab.report.facts import facts
 from contextual_dropout_lab.report.html.markup import (
     facts_list,
-    figure_block,
     gallery_block,
     inline_json,
     method_boxes,
     notes_block,
+    plot_block,
     table_block,
 )
 from contextual_dropout_lab.report.html.prediction_plots import CERTAIN
@@ -119,7 +119,7 @@ def _setting(section: Section, name: str, values: dict[str, dict[str, Any]]) -> 
     if section.figures:
         yield f"<div class='figures'>{method_boxes(section.with_lines)}<div class='plots'>"
         for place, figure in enumerate(section.figures):
-            yield figure_block(f"{name}-f{place}", figure)
+            yield plot_block(f"{name}-f{place}", figure)
             values["figures"][f"{name}-f{place}"] = list(figure.plots.values())
         yield "</div></div>"
     if section.gallery is not None:

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from contextual_dropout_lab.errors import ExperimentError
-from contextual_dropout_lab.report.html.examples import Shown, shown_examples
+from contextual_dropout_lab.report.html.examples import GalleryExamples, gallery_examples
 from contextual_dropout_lab.report.html.gallery import gallery
-from contextual_dropout_lab.report.html.plot_values import Figure
-from contextual_dropout_lab.report.html.prediction_plots import prediction_figures
+from contextual_dropout_lab.report.html.plot_values import InteractivePlot
+from contextual_dropout_lab.report.html.prediction_plots import all_prediction_plots
 from contextual_dropout_lab.report.html.predictions import (
-    Kept,
-    Predicted,
+    GalleryPredictions,
+    StoredPredictions,
     config_of,
     keep_predictions,
-    read_kept,
+    read_stored,
     tested_on,
 )
-from contextual_dropout_lab.report.html.record_plots import recorded_figures
+from contextual_dropout_lab.report.html.record_plots import all_record_plots
 from contextual_dropout_lab.report.html.run_selection import Selection
 from contextual_dropout_lab.report.plots.style import NoData
 from contextual_dropout_lab.report.summary import Runs
@@ -47,7 +47,7 @@ class Section:
 
     setting: str
     methods: dict[str, str]
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[InteractivePlot] = field(default_factory=list)
     gallery: dict[str, Any] | None = None
     caption: str = ""
     notes: list[str] = field(default_factory=list)
@@ -78,10 +78,10 @@ def read_section(selection: Selection, setting: str, data: Path | None) -> Secti
     if not kept:
         section.notes.append(f"Figures of predictions and the gallery are left out: {reason}.")
     else:
-        section.figures += prediction_figures(kept)
+        section.figures += all_prediction_plots(kept)
         section.notes += [note for each in kept for note in _constant(each)]
         _add_gallery(section, runs[0], kept, examples, data, reason)
-    section.figures += recorded_figures(runs)
+    section.figures += all_record_plots(runs)
     return section
 
 
@@ -106,12 +106,14 @@ def _noise(runs: Runs) -> str:
     return f"noise of sd {runs.own_noise.removeprefix('noise-')}"
 
 
-def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, notes: list[str]) -> list[Kept]:
+def _kept(
+    selection: Selection, runs: list[Runs], examples: Examples | None, notes: list[str]
+) -> list[StoredPredictions]:
     """The curves of all runs that stored curves or predictions; the others are noted, if any run did."""
     noise, found, without, partly = runs[0].own_noise, [], [], []
     for each in runs:
         before = len(notes)
-        kept = read_kept(selection.results, each, examples, noise, notes)
+        kept = read_stored(selection.results, each, examples, noise, notes)
         if kept is not None:
             found.append(kept)
         told = len(notes) - before
@@ -130,7 +132,7 @@ def _kept(selection: Selection, runs: list[Runs], examples: Examples | None, not
     return found
 
 
-def _constant(kept: Kept) -> list[str]:
+def _constant(kept: StoredPredictions) -> list[str]:
     """A note where half precision, in which runs keep their predictions, made the samples of many examples equal."""
     if kept.curves.constant < _MANY:
         return []
@@ -142,7 +144,12 @@ def _constant(kept: Kept) -> list[str]:
 
 
 def _add_gallery(
-    section: Section, runs: Runs, kept: list[Kept], examples: Examples | None, data: Path | None, reason: str
+    section: Section,
+    runs: Runs,
+    kept: list[StoredPredictions],
+    examples: Examples | None,
+    data: Path | None,
+    reason: str,
 ) -> None:
     """The gallery of the methods with several samples, if their predictions are stored and show anything."""
     if single := [each.label for each in kept if not each.curves.p_values]:
@@ -153,7 +160,7 @@ def _add_gallery(
         section.notes += [f"The gallery is left out: {reason}."] if sampled else []
         return
     try:
-        shown = shown_examples(config_of(runs), examples, data)
+        shown = gallery_examples(config_of(runs), examples, data)
     except ExperimentError as unseen:
         section.notes.append(f"The gallery is left out: {unseen}.")
         return
@@ -163,7 +170,7 @@ def _add_gallery(
     section.caption = _caption(list(predicted.values()), shown, config_of(runs).noise_sd)
 
 
-def _caption(predicted: list[Predicted], shown: Shown, noise_sd: float) -> str:
+def _caption(predicted: list[GalleryPredictions], shown: GalleryExamples, noise_sd: float) -> str:
     seeds = sorted({each.seed for each in predicted})
     samples = sorted({len(each.prediction.samples) for each in predicted})
     return (

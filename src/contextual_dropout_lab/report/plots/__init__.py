@@ -1,6 +1,6 @@
 """Every figure, by name."""
 
-from contextual_dropout_lab.report.plots.collection import all_figures, save, save_all
+from contextual_dropout_lab.report.plots.collection import all_plots, save, save_all
 from contextual_dropout_lab.report.plots.comparison import comparison
 from contextual_dropout_lab.report.plots.context_variation import context_spread
 from contextual_dropout_lab.report.plots.drop_probabilities import drop_probabilities
@@ -13,7 +13,7 @@ from contextual_dropout_lab.report.plots.uncertain import uncertain
 
 __all__ = [
     "NoData",
-    "all_figures",
+    "all_plots",
     "comparison",
     "context_spread",
     "drop_probabilities",

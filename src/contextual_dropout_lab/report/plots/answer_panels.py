@@ -19,7 +19,7 @@ from contextual_dropout_lab.report.plots.panels import picture
 from contextual_dropout_lab.report.plots.style import WIDTH
 from contextual_dropout_lab.report.table import p_in_words
 
-__all__ = ["Asked", "questions", "verdict"]
+__all__ = ["AskedQuestions", "questions", "verdict"]
 
 #: Inches of an example's height at least, and how many stand side by side.
 HEIGHT, ACROSS = 1.9, 2
@@ -34,7 +34,7 @@ COLOURS = {"good": "#009E73", "average": "#B8860B", "bad": "#D55E00"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestions:
     """Questions on images.
 
     Attributes:
@@ -76,7 +76,11 @@ def verdict(accuracy: float, certain: bool, humans: Sequence[str]) -> str:
 
 
 def questions(
-    asked: Asked, predictions: dict[str, Classification], rows: Sequence[int], title: str, threshold: float = 0.05
+    asked: AskedQuestions,
+    predictions: dict[str, Classification],
+    rows: Sequence[int],
+    title: str,
+    threshold: float = 0.05,
 ) -> Figure:
     """Draw for each question its image, and next to it the text, human answers, and methods' answers with p-values.
 
@@ -103,7 +107,7 @@ def questions(
     return figure
 
 
-def _text(asked: Asked, predictions: dict[str, Classification], row: int, threshold: float) -> list[Line]:
+def _text(asked: AskedQuestions, predictions: dict[str, Classification], row: int, threshold: float) -> list[Line]:
     """The question, what people say, and what every method does."""
     humans = asked.humans[row]
     people = ", ".join(f"{answer} ({count})" for answer, count in Counter(humans).most_common(4))

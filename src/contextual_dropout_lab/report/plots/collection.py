@@ -21,14 +21,14 @@ from contextual_dropout_lab.report.summary import Summary, summarise
 from contextual_dropout_lab.store.files import replace_file
 from contextual_dropout_lab.store.results import Results
 
-__all__ = ["all_figures", "save", "save_all"]
+__all__ = ["all_plots", "save", "save_all"]
 
 _LOG = logging.getLogger(__name__)
 # Files that are tracked: neither dates nor versions nor random names.
 _METADATA: dict[str, dict[str, str | None]] = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
-def all_figures(summary: Summary) -> tuple[dict[str, Figure], dict[str, str]]:
+def all_plots(summary: Summary) -> tuple[dict[str, Figure], dict[str, str]]:
     """Figures by name, and of those that cannot be drawn the reason."""
     drawn: dict[str, Figure] = {}
     skipped: dict[str, str] = {}
@@ -52,7 +52,7 @@ def save_all(results: Results, experiment: str, directory: Path) -> list[Path]:
     Returns:
         The files. Figures without data are left out; why is logged, and said on the page.
     """
-    drawn, skipped = all_figures(summarise(results, experiment))
+    drawn, skipped = all_plots(summarise(results, experiment))
     for name, reason in skipped.items():
         _LOG.info("figure %s is left out: %s", name, reason)
     return [path for name, figure in drawn.items() for path in save(figure, directory, name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from contextual_dropout_lab.report.metric_names import ACCURACY, DOUBLE_SOFTMAX, PAVPU_05, Metric
-from contextual_dropout_lab.report.paper import IN_THE_PAPER, Reported, reported_for
+from contextual_dropout_lab.report.paper import IN_THE_PAPER, PaperScore, reported_for
 from contextual_dropout_lab.report.summary import Summary
 from contextual_dropout_lab.report.table import MISSING, Table, as_printed, of_seeds
 from contextual_dropout_lab.report.tables.paper_tables import beyond
@@ -44,14 +44,14 @@ def _data(summary: Summary, setting: str) -> str:
     return str(summary.runs[setting, summary.methods(setting)[0]].first["config"]["data"])
 
 
-def _paper(summary: Summary, setting: str) -> dict[str, Mapping[str, Reported]]:
+def _paper(summary: Summary, setting: str) -> dict[str, Mapping[str, PaperScore]]:
     """The paper's figures of the methods that have runs, in the order of the tables; empty where it has none."""
     reported = reported_for(_data(summary, setting), setting)
     return {method: reported.get(IN_THE_PAPER.get(method, method), {}) for method in summary.methods(setting)}
 
 
 def _columns(
-    summary: Summary, setting: str, paper: Mapping[str, Mapping[str, Reported]], metric: Metric
+    summary: Summary, setting: str, paper: Mapping[str, Mapping[str, PaperScore]], metric: Metric
 ) -> list[tuple[str, str, str, str]]:
     """The cells of every method: the paper's score, its place, ours, its place."""
     theirs = {method: row.get(metric.key) for method, row in paper.items()}

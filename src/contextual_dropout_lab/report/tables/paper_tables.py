@@ -20,7 +20,7 @@ from contextual_dropout_lab.report.paper import (
     IN_THE_PAPER,
     RESULTS,
     TRAINING,
-    Reported,
+    PaperScore,
     comparable,
     exceeded,
     reported_for,
@@ -69,14 +69,14 @@ class Comparison:
     """A comparison: a setting, a noise level of the test, and the paper's scores by method and metric."""
 
     setting: str
-    reported: Mapping[str, Mapping[str, Reported]]
+    reported: Mapping[str, Mapping[str, PaperScore]]
     noise: str | None = None
 
-    def pair(self, summary: Summary, method: str, metric: Metric) -> tuple[Reported | None, Statistic | None]:
+    def pair(self, summary: Summary, method: str, metric: Metric) -> tuple[PaperScore | None, Statistic | None]:
         """The paper's figure and ours."""
         return self._paper(method).get(metric.key), summary.test(self.setting, method, metric, self.noise)
 
-    def _paper(self, method: str) -> Mapping[str, Reported]:
+    def _paper(self, method: str) -> Mapping[str, PaperScore]:
         return self.reported.get(IN_THE_PAPER.get(method, method), {})
 
     def printed(self, summary: Summary) -> Iterator[tuple[str, Metric]]:
@@ -206,16 +206,16 @@ def differences(summary: Summary) -> Table:
     return Table("Where we do not match the paper", columns, tuple(rows), notes, none)
 
 
-def _cells(paper: Reported, ours: Statistic, metric: Metric) -> tuple[str, str, str]:
+def _cells(paper: PaperScore, ours: Statistic, metric: Metric) -> tuple[str, str, str]:
     difference = signed(ours.mean - paper.value, _decimals(paper))
     return as_printed(paper), of_seeds(ours, metric.decimals), difference
 
 
-def _decimals(paper: Reported | None) -> int:
+def _decimals(paper: PaperScore | None) -> int:
     return paper.decimals if paper else 2
 
 
-def _in_sds(paper: Reported, ours: Statistic) -> float | None:
+def _in_sds(paper: PaperScore, ours: Statistic) -> float | None:
     if ours.sd is None:
         return None
     rounding = 10.0**-paper.decimals / math.sqrt(12)

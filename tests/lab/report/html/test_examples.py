@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from contextual_dropout_lab.report.html import html_page, select
-from contextual_dropout_lab.report.html.examples import shown_examples
+from contextual_dropout_lab.report.html.examples import gallery_examples
 from contextual_dropout_lab.report.html.sections import Section, read_section
 from contextual_dropout_lab.runs.config import RunConfig
 from contextual_dropout_lab.runs.run_data import load_examples
@@ -91,7 +91,7 @@ def test_answers_that_are_no_class_have_no_truth(questions: Path, tmp_path: Path
         place.mkdir(parents=True, exist_ok=True) if path.is_dir() else place.write_bytes(path.read_bytes())
     (tmp_path / "easy-vqa" / "test" / "questions.json").write_text(json.dumps([("is it red?", "no", 1), *QUESTIONS]))
     config = RunConfig("e", "s", "m", 0, data="easy-vqa", task="soft-answers", network_options={"words": 20})
-    shown = shown_examples(config, load_examples(config, tmp_path), tmp_path)
+    shown = gallery_examples(config, load_examples(config, tmp_path), tmp_path)
     assert shown.truths[0] == -1
     assert [shown.classes[int(truth)] for truth in shown.truths[1:]] == [answer for _, answer, _ in QUESTIONS]
 

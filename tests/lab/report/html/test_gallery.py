@@ -14,10 +14,10 @@ from torch import Tensor
 
 from contextual_dropout.prediction.classification import MultilabelPrediction, Prediction
 from contextual_dropout_lab.report.html import gallery as module
-from contextual_dropout_lab.report.html.examples import Shown
+from contextual_dropout_lab.report.html.examples import GalleryExamples
 from contextual_dropout_lab.report.html.gallery import chosen, gallery
 from contextual_dropout_lab.report.html.image_sheet import COLUMNS, LARGEST, LEVELS, sheet, small
-from contextual_dropout_lab.report.html.predictions import Predicted
+from contextual_dropout_lab.report.html.predictions import GalleryPredictions
 from contextual_dropout_lab.report.method_names import LABELS as LABELS_OF
 from tests.lab.report.html.runs import predicted
 
@@ -25,15 +25,17 @@ LABELS = torch.arange(300) % 10
 CLASSES = [str(digit) for digit in range(10)]
 
 
-def shown(**changes: Any) -> Shown:
+def shown(**changes: Any) -> GalleryExamples:
     """Image n is n / 300 bright all over."""
     images = (torch.arange(300) / 300)[:, None, None] * torch.ones(300, 4, 3)
-    return Shown(**{"images": images, "rows": torch.arange(300), "truths": LABELS, "classes": CLASSES} | changes)
+    return GalleryExamples(
+        **{"images": images, "rows": torch.arange(300), "truths": LABELS, "classes": CLASSES} | changes
+    )
 
 
-def kept(seed: int = 0) -> Predicted:
+def kept(seed: int = 0) -> GalleryPredictions:
     prediction = predicted(LABELS, seed)
-    return Predicted(seed, prediction, (prediction.label == LABELS).double())
+    return GalleryPredictions(seed, prediction, (prediction.label == LABELS).double())
 
 
 def pixels(address: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -126,7 +128,7 @@ def test_questions_have_text_and_may_share_an_image() -> None:
     """Soft answers: half of the people make an answer right, and none of the true ones may be a class."""
     samples = predicted(LABELS[:4], 0, spread=0.2).samples
     prediction = MultilabelPrediction(samples)
-    each = Predicted(0, prediction, torch.tensor([1.0, 0.5, 0.3, 0.0]).double())
+    each = GalleryPredictions(0, prediction, torch.tensor([1.0, 0.5, 0.3, 0.0]).double())
     asked = ["what is it?", "is it?", "why?", "who?"]
     values = gallery(
         {"concrete": each},

@@ -15,8 +15,8 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 from contextual_dropout.metrics import PAvPU
 from contextual_dropout.prediction.classification import Prediction
 from contextual_dropout_lab.report.html import prediction_plots
-from contextual_dropout_lab.report.html.plot_values import Figure
-from contextual_dropout_lab.report.html.predictions import Kept
+from contextual_dropout_lab.report.html.plot_values import InteractivePlot
+from contextual_dropout_lab.report.html.predictions import StoredPredictions
 from contextual_dropout_lab.report.method_names import label
 from contextual_dropout_lab.runs.curves import BINS, curves_of
 from tests.lab.report.html.runs import predicted
@@ -24,8 +24,8 @@ from tests.lab.report.html.runs import predicted
 LABELS = torch.arange(3000) % 10
 
 
-def of(predictions: Sequence[Prediction], labels: Tensor = LABELS, method: str = "concrete") -> Kept:
-    return Kept(method, label(method), [0], curves_of(predictions, labels))
+def of(predictions: Sequence[Prediction], labels: Tensor = LABELS, method: str = "concrete") -> StoredPredictions:
+    return StoredPredictions(method, label(method), [0], curves_of(predictions, labels))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def predictions() -> list[Prediction]:
 
 
 @pytest.fixture(scope="module")
-def kept(predictions: list[Prediction]) -> Kept:
+def kept(predictions: list[Prediction]) -> StoredPredictions:
     return of(predictions)
 
 
@@ -55,13 +55,13 @@ def lines(predictions: list[Prediction]) -> Lines:
     return Lines(*(torch.stack(each) for each in zip(*found, strict=True)))
 
 
-def trace(figure: Figure, choice: str, name: str) -> dict[str, Any]:
+def trace(figure: InteractivePlot, choice: str, name: str) -> dict[str, Any]:
     (found,) = (each for each in figure.plots[choice]["data"] if each.get("name") == name)
     return dict(found)
 
 
 def test_reliability_adds_up_to_the_calibration_error(
-    kept: Kept, predictions: list[Prediction], monkeypatch: pytest.MonkeyPatch
+    kept: StoredPredictions, predictions: list[Prediction], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prediction_plots, "FEWEST", 1)
     found = trace(prediction_plots.reliability([kept]), "", "Concrete")
@@ -73,7 +73,7 @@ def test_reliability_adds_up_to_the_calibration_error(
     assert sum(found["customdata"]) == pytest.approx(1, abs=1e-3)
 
 
-def test_a_handful_of_predictions_has_no_dot(kept: Kept, lines: Lines) -> None:
+def test_a_handful_of_predictions_has_no_dot(kept: StoredPredictions, lines: Lines) -> None:
     found = trace(prediction_plots.reliability([kept]), "", "Concrete")
     counts, _ = np.histogram(lines.confidence.flatten(), BINS, (0, 1))
     assert (counts[counts > 0] < prediction_plots.FEWEST).sum() > 0
@@ -81,7 +81,7 @@ def test_a_handful_of_predictions_has_no_dot(kept: Kept, lines: Lines) -> None:
 
 
 @pytest.mark.parametrize("score", ["p-value", "entropy"])
-def test_risk_of_what_is_left(kept: Kept, lines: Lines, score: str) -> None:
+def test_risk_of_what_is_left(kept: StoredPredictions, lines: Lines, score: str) -> None:
     found = trace(prediction_plots.risk_coverage([kept]), f"by {score}", "Concrete")
     uncertainty = lines.p_value if score == "p-value" else lines.entropy
     for coverage, risk in list(zip(found["x"], found["y"], strict=True))[::9]:
@@ -96,7 +96,7 @@ def test_risk_of_what_is_left(kept: Kept, lines: Lines, score: str) -> None:
     assert len(found["x"]) == 100
 
 
-def test_accuracy_share_and_pavpu_at_every_threshold(kept: Kept, lines: Lines) -> None:
+def test_accuracy_share_and_pavpu_at_every_threshold(kept: StoredPredictions, lines: Lines) -> None:
     figure = prediction_plots.certainty([kept])
     assert "seldom certain" in figure.caption
     accuracy, share, pavpu = (
@@ -120,7 +120,7 @@ def test_the_accuracy_of_nothing_is_not_drawn() -> None:
     assert set(accuracy["y"]) == {None}
 
 
-def test_p_values_of_right_and_wrong_answers(kept: Kept, lines: Lines) -> None:
+def test_p_values_of_right_and_wrong_answers(kept: StoredPredictions, lines: Lines) -> None:
     plot = prediction_plots.p_values([kept]).plots["Concrete"]
     for name, chosen in (("right", lines.correct == 1), ("wrong", lines.correct == 0)):
         (found,) = (each for each in plot["data"] if each["name"] == name)
@@ -133,7 +133,7 @@ def test_p_values_of_right_and_wrong_answers(kept: Kept, lines: Lines) -> None:
 
 def test_one_sample_has_no_p_values() -> None:
     single = of([predicted(LABELS, 0, samples=1)], method="gating")
-    assert [figure.title for figure in prediction_plots.prediction_figures([single])] == [
+    assert [figure.title for figure in prediction_plots.all_prediction_plots([single])] == [
         "Reliability diagram",
         "Risk and coverage",
     ]

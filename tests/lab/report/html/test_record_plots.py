@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from contextual_dropout_lab.report import summarise
-from contextual_dropout_lab.report.html.plot_values import Figure
-from contextual_dropout_lab.report.html.record_plots import recorded_figures
+from contextual_dropout_lab.report.html.plot_values import InteractivePlot
+from contextual_dropout_lab.report.html.record_plots import all_record_plots
 from contextual_dropout_lab.store.results import Results
 from tests.lab.report.records import ensemble, record, write, write_ensemble
 
 
-def figures(root: Results, setting: str = "noisy") -> dict[str, Figure]:
+def figures(root: Results, setting: str = "noisy") -> dict[str, InteractivePlot]:
     summary = summarise(root, "mnist")
     runs = [summary.runs[setting, method] for method in summary.methods(setting)]
-    return {figure.title: figure for figure in recorded_figures(runs)}
+    return {figure.title: figure for figure in all_record_plots(runs)}
 
 
 def boxes(plot: dict[str, Any], name: str) -> dict[str, Any]:
