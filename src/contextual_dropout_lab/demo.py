@@ -1,7 +1,7 @@
 """``make demo``: noisy digits, five kinds of dropout, and what each says about its own certainty.
 
 Trains the paper's kind of MLP on scikit-learn's embedded digits with Gaussian noise on the pixels, prints a table and
-draws two figures: all methods side by side, and single digits with the class probabilities under sampled masks.
+draws two plots: all methods side by side, and single digits with the class probabilities under sampled masks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(folder: Path = Path("runs/demo")) -> None:
         "examples": digits_figure(results, [config for config in configs if config.seed == 0]),
     }.items():
         figure.savefig(folder / f"{name}.png", dpi=160)
-        console.print(f"figure: {folder / name}.png", highlight=False)
+        console.print(f"plot: {folder / name}.png", highlight=False)
     console.print(f"{time.time() - start:.0f} s")
     for line in next_steps(folder):
         console.print(line, highlight=False, soft_wrap=True)
@@ -58,7 +58,7 @@ def next_steps(folder: Path) -> list[str]:
     """The commands that show more of it, with their path: outside of an activated environment they are not found."""
     command = Path(os.path.relpath(Path(sys.executable).with_name("contextual-dropout")))
     return [
-        "a page of tables, figures and examples, and one to draw digits on:",
+        "a page of tables, plots and examples, and one to draw digits on:",
         f"  {command} report {folder} -o report",
         f"  {command} serve {folder}",
     ]
@@ -69,8 +69,8 @@ def results_table(summary: Summary) -> Table:
     metrics = (ACCURACY, PAVPU_05, LOG_LIKELIHOOD)
     rows = []
     for method in summary.methods(SETTING):
-        figures = (of_seeds(summary.test(SETTING, method, metric), metric.decimals) for metric in metrics)
-        rows.append((summary.label(SETTING, method), *figures))
+        scores = (of_seeds(summary.test(SETTING, method, metric), metric.decimals) for metric in metrics)
+        rows.append((summary.label(SETTING, method), *scores))
     notes = (
         "mean ± sd over seeds, each of them the mean over five draws of the test noise",
         "PAvPU(.05): the share that is certain (the top class stands out at p < .05) and right, or uncertain and wrong",

@@ -16,7 +16,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(not_installed(error))
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        print("interrupted; the same command resumes where it stopped", file=sys.stderr)
         sys.exit(130)
 
 

@@ -39,7 +39,7 @@ app = typer.Typer(
     help="""Sample-dependent dropout: run the paper's experiments and look at the results.
 
 Try `contextual-dropout reproduce mnist --preset quick` (some minutes), then `contextual-dropout table mnist-quick`.
-Runs that are done are not repeated; a command that was interrupted goes on where it stopped.""",
+Runs that are done are not repeated; a command that was interrupted resumes where it stopped.""",
 )
 console = Console(quiet=os.environ.get("RANK", "0") != "0")  # of processes that train together, the first one speaks
 
@@ -115,7 +115,7 @@ def reproduce(
     work: Work = Path("runs"),
     networks: Networks = None,
     page: Annotated[
-        Path | None, typer.Option(help="The page to write; RESULTS-EXPERIMENT.md beside the records without it.")
+        Path | None, typer.Option(help="The page to write; by default RESULTS-EXPERIMENT.md beside the records.")
     ] = None,
     data: DataDirectory = None,
     cluster: Annotated[
@@ -125,7 +125,7 @@ def reproduce(
         list[str] | None, typer.Option(help="For the cluster, e.g. slurm_partition=gpu or timeout_min=240; repeat.")
     ] = None,
 ) -> None:
-    """Do all runs of an experiment, then write its tables and figures.
+    """Do all runs of an experiment, then write its tables and plots.
 
     `quick` shows that everything works; `paper` is the real thing (hours). Interrupt it as you like: the same
     command goes on, and ends with the same numbers. On a GPU runs go one after the other; where there are several,
@@ -161,7 +161,7 @@ def reproduce(
 @app.command()
 def table(
     experiment: Annotated[str, typer.Argument(help="Whose results: mnist, mnist-quick, mnist-validation …")],
-    names: Annotated[list[str] | None, typer.Argument(help="Which tables; all without it.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Which tables; all by default.")] = None,
     records: Records = Path("experiments/results"),
 ) -> None:
     """Print the tables of the paper next to ours, as far as there are results."""
@@ -185,7 +185,7 @@ def figure(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for PNG and SVG files.")] = Path("figures"),
     records: Records = Path("experiments/results"),
 ) -> None:
-    """Draw all figures for which there are results."""
+    """Draw all plots for which there are results."""
     from contextual_dropout_lab.report import save_all
     from contextual_dropout_lab.store.results import Results
 
@@ -204,7 +204,7 @@ def predict(
     samples: Annotated[int, typer.Option(help="Sampled masks.")] = 20,
     noise: Annotated[
         float | None,
-        typer.Option(help="Noise on images; without it, as in training on test images, none on files.", min=0),
+        typer.Option(help="Noise on images; by default as in training on test images, none on files.", min=0),
     ] = None,
     threshold: Annotated[float, typer.Option(help="Certain: p-value below it.")] = 0.05,
     data: DataDirectory = None,
@@ -221,8 +221,8 @@ def inspect(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for PNG and SVG files.", file_okay=False)
     ] = Path("figures"),
-    count: Annotated[int, typer.Option(help="Images in a figure.", min=1, max=40)] = 8,
-    noise: Annotated[float | None, typer.Option(help="Noise on test images; as in training without it.", min=0)] = None,
+    count: Annotated[int, typer.Option(help="Images in a plot.", min=1, max=40)] = 8,
+    noise: Annotated[float | None, typer.Option(help="Noise on test images; by default as in training.", min=0)] = None,
     data: DataDirectory = None,
 ) -> None:
     """Draw the most uncertain test images of trained networks, and Q-Q plots of what their t-tests take for normal.
@@ -253,7 +253,7 @@ def report(
         typer.Option(help="Folder of the data sets, for the gallery; else CONTEXTUAL_DROPOUT_DATA or the cache."),
     ] = None,
 ) -> None:
-    """Write one HTML page of tables, interactive figures and a gallery of examples; it needs no network.
+    """Write one HTML page of tables, interactive plots and a gallery of examples; it needs no network.
 
     It only reads. Where kept predictions or the data set are missing, what needs them is left out; the page says so.
 
@@ -268,11 +268,11 @@ def report(
 @app.command()
 def serve(
     checkpoint: Annotated[
-        Path | None, typer.Argument(help="Folder of a finished run; without it, the digits of `make demo`.")
+        Path | None, typer.Argument(help="Folder of a finished run; by default the digits of `make demo`.")
     ] = None,
     beside: Annotated[
         Path | None,
-        typer.Option(help="Folder of a run to compare with; without it, mc-bernoulli of the same experiment and seed."),
+        typer.Option(help="Folder of a run to compare with; by default mc-bernoulli of the same experiment and seed."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)] = 8000,
@@ -316,7 +316,7 @@ def _say_what_is_left_out(ensembles: int, configs: list[RunConfig], work: Path) 
 
 
 def _write_page(results: Results, experiment: str, page: Path | None) -> None:
-    """The page, and its figures beside it."""
+    """Write the page, and its plots beside it."""
     from contextual_dropout_lab.report import save_all, write_page
 
     path = page or results.records.parent / f"RESULTS-{experiment}.md"

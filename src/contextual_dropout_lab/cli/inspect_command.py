@@ -40,9 +40,9 @@ def inspect_runs(
 
     Args:
         folders: of finished runs that were tested on the same images.
-        output: for the figures.
-        count: images in a figure.
-        noise: on the test images; that of training without it.
+        output: for the plots.
+        count: images in a plot.
+        noise: on the test images; by default that of training.
         data: where the data sets are, if not in the usual places.
         console: for paths and the table.
     """

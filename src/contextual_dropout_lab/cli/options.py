@@ -13,16 +13,16 @@ from contextual_dropout_lab.store.yaml_files import parse_yaml
 __all__ = ["DataDirectory", "Networks", "Preset", "Processes", "Records", "Work", "networks_for", "parse_assignments"]
 
 Preset = Annotated[
-    str | None, typer.Option(help="How much: see `contextual-dropout list`; the first there without it.")
+    str | None, typer.Option(help="How much: see `contextual-dropout list`; by default the first there.")
 ]
-Processes = Annotated[int | None, typer.Option(help="Runs side by side, one thread each; all cores without it.", min=1)]
+Processes = Annotated[int | None, typer.Option(help="Runs side by side, one thread each; by default all cores.", min=1)]
 Records = Annotated[Path, typer.Option(help="Folder of the records, one JSON file per run.")]
 Work = Annotated[Path, typer.Option(help="Folder of checkpoints, networks and predictions.")]
 Networks = Annotated[
     Path | None,
     typer.Option(
         help="Folder for trained networks in half precision, small enough to track: ensembles are made of these where "
-        "predictions are missing. Without it networks/ beside the records, if there is such a folder."
+        "predictions are missing. By default networks/ beside the records, if there is such a folder."
     ),
 ]
 DataDirectory = Annotated[
@@ -39,14 +39,14 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
         {'epochs': 3, 'objective': {'kl_weight': 0.01}, 'hidden': [20, 10]}
 
     Raises:
-        typer.BadParameter: one is no assignment, its value no YAML, or its field inside of another that is no mapping.
+        typer.BadParameter: one is not an assignment, its value is not YAML, or its field is inside a plain value.
     """
     result: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         *path, last = name.split(".")
         if not equals or not all((*path, last)):
-            raise typer.BadParameter(f"{assignment!r} is no assignment: expected field=value, such as epochs=3")
+            raise typer.BadParameter(f"{assignment!r} is not an assignment: expected field=value, such as epochs=3")
         place = result
         for key in path:
             place = place.setdefault(key, {})

@@ -78,13 +78,13 @@ class Bars(Watcher):
 
 
 def one_line(config: RunConfig, record: dict[str, Any]) -> str:
-    """A run's main figures."""
-    figures = next(iter(record["test"].values()))
-    pavpu = figures["pavpu"].get("0.05")
+    """The main scores of a run."""
+    scores = next(iter(record["test"].values()))
+    pavpu = scores["pavpu"].get("0.05")
     certainty = "" if pavpu is None else f"  PAvPU(.05) {pavpu['value']:.2f}"
     return (
-        f"{config.name}: accuracy {figures['accuracy']:.2f}{certainty}  "
-        f"log-likelihood {figures['log_likelihood']:.4f}  {record['cost']['train_cpu_seconds'] / 60:.1f} CPU minutes"
+        f"{config.name}: accuracy {scores['accuracy']:.2f}{certainty}  "
+        f"log-likelihood {scores['log_likelihood']:.4f}  {record['cost']['train_cpu_seconds'] / 60:.1f} CPU minutes"
     )
 
 

@@ -25,7 +25,7 @@ def serve_network(
     """Serve until interrupted.
 
     Args:
-        checkpoint: folder of a finished run, or one with ``records`` and ``work``; the demo's without it.
+        checkpoint: folder of a finished run, or one with ``records`` and ``work``; by default the demo's.
         beside: folder of the run to compare with.
         host: the address to listen at.
         port: the port; 0 takes a free one.

@@ -39,7 +39,7 @@ def fetch(file: File, url: str, folder: Path, progress: Progress | None = None) 
     Args:
         file: its name, size and SHA-256.
         url: the mirror, to which the name is appended.
-        folder: where it is to lie.
+        folder: where the file is put.
         progress: is told how far the download is, for a progress bar.
 
     Returns:

@@ -6,7 +6,7 @@
 4. The set's official mirror, into the cache; only there the checksum is required.
 
 In every folder, the sub-folder of the set's name (``mnist/``) comes before the folder itself, and ``x.gz`` before an
-unpacked ``x``. Images and labels always come from the same folder. The batches of CIFAR may lie there, plain or as
+unpacked ``x``. Images and labels always come from the same folder. The batches of CIFAR may be there, plain or as
 ``x.xz``, in their own folder (``cifar-10-batches-py/``) or in the archive as it is published (see :data:`CIFAR`).
 """
 

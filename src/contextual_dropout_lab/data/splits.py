@@ -68,7 +68,7 @@ def _stratified(labels: Tensor, size: int, seed: int) -> Tensor:
     by_remainder = sorted(range(len(counts)), key=lambda c: -(size * counts[c] % len(labels)))
     for c in by_remainder[: size - sum(quotas)]:
         quotas[c] += 1
-    # Python promises the same random() for ever, which neither torch nor numpy does for its permutations.
+    # Python guarantees the same random() in every version, which neither torch nor numpy does for its permutations.
     draw = random.Random(seed).random
     order = torch.tensor([draw() for _ in range(len(labels))], dtype=torch.float64)
     apart = torch.zeros(len(labels), dtype=torch.bool)

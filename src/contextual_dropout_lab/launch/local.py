@@ -42,13 +42,13 @@ class Watcher:
         """Receive how many runs are done already, and those still to do."""
 
     def epoch(self, config: RunConfig, epoch: int) -> None:
-        """A run has done so many epochs."""
+        """A run has done this many epochs."""
 
     def finished(self, config: RunConfig, record: dict[str, Any]) -> None:
         """A run is done."""
 
     def failed(self, failure: Failure) -> None:
-        """A run failed; the others go on."""
+        """A run failed; the others continue."""
 
 
 def sweep(
@@ -61,7 +61,7 @@ def sweep(
 ) -> list[Failure]:
     """Do all runs that are not done, in their order, ``processes`` at a time with one thread each.
 
-    A run that fails, and one that another sweep is working on, is passed over; the others go on. Processes that
+    A run that fails, and one that another sweep is working on, is passed over; the others continue. Processes that
     torchrun started do the runs together, one after the other, and end at the first failure.
 
     Returns:

@@ -53,7 +53,7 @@ class Job:
         return None
 
     def checkpoint(self) -> submitit.helpers.DelayedSubmission:
-        """Asked to make room, or out of time, it is submitted again; a run goes on from its own checkpoint."""
+        """Submit the job again when it has to make room or is out of time; its run resumes from its own checkpoint."""
         return submitit.helpers.DelayedSubmission(self)
 
 

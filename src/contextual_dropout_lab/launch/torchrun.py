@@ -74,7 +74,7 @@ def launch(
         rank, failure = error.get_first_failure()
         raise ExperimentError(
             f"process {rank} of the {config.devices} that trained {config.name} together {_ending(failure)}; the "
-            "others were ended. The same command goes on from the last checkpoint"
+            "others were ended. The same command resumes from the last checkpoint"
         ) from None
     if isinstance(ended[0], Exception):
         raise ended[0]

@@ -98,7 +98,7 @@ def _no_state_dict(content: Any) -> str | None:
     if not isinstance(content, dict):
         return f"holds a {type(content).__name__} instead of a state dict"
     if not all(isinstance(name, str) for name in content):
-        return "holds entries whose names are no strings, instead of a state dict"
+        return "holds entries whose names are not strings, instead of a state dict"
     if not content:
         return "is not a state dict: it has no tensors"
     others = [name for name, value in content.items() if not isinstance(value, Tensor)]

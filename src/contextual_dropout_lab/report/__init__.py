@@ -1,4 +1,4 @@
-"""Tables, figures and a page of results: they read records and change nothing."""
+"""Tables, plots and a page of results: they read records and change nothing."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ _READING = (
 
 
 def results_page(results: Results, experiment: str) -> str:
-    """The page in Markdown: where the figures come from, tables, figures.
+    """The page in Markdown: where the scores come from, tables, plots.
 
-    Figures are embedded as figures/<experiment>/<name>.svg, where ``save_all`` is to put them.
+    Plots are embedded as figures/<experiment>/<name>.svg, where ``save_all`` is to put them.
     """
     summary = summarise(results, experiment)
     tables = [to_markdown(table) for table in all_tables(summary).values()]

@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of a test set.
+    """A score on a test set.
 
     Attributes:
         key: its name in ``experiments.paper``.

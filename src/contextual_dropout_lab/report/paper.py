@@ -1,4 +1,4 @@
-"""The paper's figures, as data (Fan et al., ICLR 2021).
+"""The paper's scores, as data (Fan et al., ICLR 2021).
 
 Accuracy and PAvPU are in percent. The log-likelihoods are in the paper's convention, a softmax of averaged
 probabilities (erratum 4): compare them with ``double_softmax_log_likelihood`` only.
@@ -37,10 +37,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class PaperScore:
-    """A figure as printed.
+    """A score as printed.
 
     Attributes:
-        value: the figure.
+        value: the score.
         sd: its error bar over 5 runs; None where the paper gives none.
         decimals: that are printed.
     """
@@ -61,7 +61,7 @@ def _reported(entry: _Entry) -> PaperScore:
 
 
 def _row(accuracy: _Entry, pavpu: tuple[_Entry, _Entry, _Entry] | None, log_likelihood: _Entry | None) -> _Row:
-    """A method: accuracy, PAvPU at .01, .05 and .1, log-likelihood; each as the fields of Reported."""
+    """A method: accuracy, PAvPU at .01, .05 and .1, log-likelihood; each as the fields of PaperScore."""
     row = {"accuracy": _reported(accuracy)}
     for threshold, entry in zip(("0.01", "0.05", "0.1"), pavpu or (), strict=False):
         row[f"pavpu-{threshold}"] = _reported(entry)
@@ -144,7 +144,7 @@ RESNET18_COST: Mapping[str, tuple[float, float]] = {
     "contextual gaussian": (11.88e6, 1.64),
 }
 #: Table "Accuracy and PAvPU on visual question answering", which does not say at which threshold its PAvPU is: we read
-#: .05. Its "Bernoulli" is MCAN's own figure and has neither samples nor a noisy version: it is not here.
+#: .05. Its "Bernoulli" is MCAN's own score and has neither samples nor a noisy version: it is not here.
 VQA: Mapping[str, Mapping[str, Mapping[str, PaperScore]]] = {
     "original": {
         "mc-bernoulli": _row(66.95, None, None) | {"pavpu-0.05": PaperScore(70.04)},
@@ -174,7 +174,7 @@ _STANDS_FOR = {"tiny-imagenet-20": "imagenet", "easy-vqa": "vqa-v2"}
 
 
 def reported_for(data: str, setting: str) -> Mapping[str, Mapping[str, PaperScore]]:
-    """The paper's figures by method and metric for a data set, or for that which it stands for; none where it has none.
+    """The paper's scores by method and metric for a data set, or for that which it stands for; none where it has none.
 
     Example:
         >>> reported_for("easy-vqa", "noisy")["concrete"]["accuracy"].value
@@ -255,7 +255,7 @@ _CLASSES = {"mnist": 10, "cifar10": 10, "cifar100": 100}
 
 
 def exceeded(data: str, setting: str) -> float | None:
-    """The largest log-likelihood of the paper's convention, if figures that it reports are above it; else None.
+    """The largest log-likelihood of the paper's convention, if scores that it reports are above it; else None.
 
     Example:
         >>> exceeded("cifar10", "original"), exceeded("easy-vqa", "original")

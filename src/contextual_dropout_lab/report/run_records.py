@@ -37,7 +37,7 @@ def _read(path: Path) -> tuple[Any, str | None]:
     try:
         record = read_json(path)
     except ExperimentError:
-        return None, "is no valid JSON"
+        return None, "is not valid JSON"
     return record, fault_of(record)
 
 
@@ -49,7 +49,7 @@ def fault_of(record: Any) -> str | None:
         'has no provenance, data, parameters, cost, history, test, ood'
     """
     if not isinstance(record, dict):
-        return "is no record of a run"
+        return "is not a record of a run"
     if missing := [name for name in PARTS if name not in record]:
         return f"has no {', '.join(missing)}"
     try:
@@ -63,7 +63,7 @@ def fault_of(record: Any) -> str | None:
         place = _no_number(record)
     except RecursionError:
         return "has lists in lists, or mappings in mappings, without end"
-    return None if place is None else f"has no number, but NaN or infinity, at {place}"
+    return None if place is None else f"has a number that is not finite at {place}"
 
 
 def _no_number(value: Any, place: str = "") -> str | None:

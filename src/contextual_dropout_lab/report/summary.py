@@ -26,7 +26,7 @@ class ReportError(ValueError):
 
 @dataclass(frozen=True)
 class Statistic:
-    """A figure over seeds.
+    """A score over seeds.
 
     Example:
         >>> accuracy = Statistic({0: 87.0, 1: 88.0})
@@ -43,7 +43,7 @@ class Statistic:
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """The mean over seeds."""
         return statistics.fmean(self.by_seed.values())
 
     @property
@@ -191,7 +191,7 @@ def _runs(
     try:
         ensemble = read_json(path) if path.exists() else None
     except ExperimentError:
-        faults[f"{setting}/{method}/ensemble"] = "is no valid JSON"
+        faults[f"{setting}/{method}/ensemble"] = "is not valid JSON"
     by_seed = {record["config"]["seed"]: record for record in records}
     return Runs(setting, method, by_seed, ensemble if _of_these(ensemble, by_seed) else None)
 

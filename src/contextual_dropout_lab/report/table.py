@@ -98,7 +98,7 @@ def of_seeds(statistic: Statistic | None, decimals: int, runs: int | None = None
 
 
 def as_printed(reported: PaperScore | None) -> str:
-    """A figure of the paper, with as many decimals as it has there.
+    """A score of the paper, with as many decimals as it has there.
 
     Example:
         >>> as_printed(PaperScore(87.43, 0.39)), as_printed(PaperScore(-1.484, decimals=4))

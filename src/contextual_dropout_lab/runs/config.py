@@ -47,7 +47,7 @@ class RunConfig:
         network_options: its keywords, e.g. depth and width.
         hidden: layers of the MLP.
         p: drop rate of the network's dropout layers.
-        start_from: the name of a run whose trained network this one goes on with; "{experiment}" and "{seed}" stand
+        start_from: the name of a run whose trained network this one starts from; "{experiment}" and "{seed}" stand
             for its own.
         weights: a file of pretrained weights of the plain network to begin with, e.g. torchvision's of ResNet-18.
         weights_skip: parts of the network that keep their own values, e.g. ["fc"] for another number of classes.
@@ -66,12 +66,12 @@ class RunConfig:
         memory_format: "contiguous" or "channels_last".
         split: "test" trains on the whole training set; "validation" holds ``validation_examples`` of it out.
         validation_examples: size of the validation split.
-        train_examples: only so many training examples; all without it.
-        test_examples: only so many test examples; all without it.
+        train_examples: how many training examples to use; by default all.
+        test_examples: how many test examples to use; by default all.
         on_error: "raise" an error for an image file that cannot be decoded, or "skip" those, with a warning that names
             and counts them.
         samples: K.
-        test_batch_size: examples to predict at a time; all at once without it.
+        test_batch_size: examples to predict at a time; by default all at once.
         noise_draws: over how many draws of the test noise results are averaged.
         ood: data sets whose images are out of distribution.
         evaluate_every: epochs between two points of the learning curve.

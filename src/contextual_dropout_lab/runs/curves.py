@@ -130,7 +130,7 @@ def curves_of(predictions: Sequence[Classification], targets: Tensor, task: str 
         task: what they mean.
 
     Raises:
-        ExperimentError: some of the predictions are no numbers.
+        ExperimentError: some of the predictions are not numbers.
     """
     require_numbers(predictions)
     several = len(predictions[0].samples) > 1
@@ -162,9 +162,9 @@ def curves_path(results: Results, config: RunConfig) -> Path:
 
 
 def require_numbers(predictions: Iterable[Classification]) -> None:
-    """Raise an ExperimentError where some of the predictions are no numbers."""
+    """Raise an ExperimentError where some of the predictions are not numbers."""
     if not all(each.samples.isfinite().all() for each in predictions):
-        raise ExperimentError("some of its predictions are no numbers (NaN or infinite): repeat the run")
+        raise ExperimentError("some of its predictions are not numbers (NaN or infinite): repeat the run")
 
 
 def write_curves(results: Results, config: RunConfig, predictions: Sequence[Classification], targets: Tensor) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from contextual_dropout.prediction.classification import MultilabelPrediction, Prediction
 from contextual_dropout_lab.errors import ExperimentError
 from contextual_dropout_lab.runs.config import RunConfig
-from contextual_dropout_lab.runs.evaluation import averaged, figures, noise_name, noisy_inputs, sampled
+from contextual_dropout_lab.runs.evaluation import averaged, noise_name, noisy_inputs, sampled, scores_of
 from contextual_dropout_lab.runs.run_data import Examples, load_examples
 from contextual_dropout_lab.store.networks import load_network
 from contextual_dropout_lab.store.provenance import provenance
@@ -118,7 +118,7 @@ def _of_size(members: list[list[Tensor]], size: int, targets: Tensor, task: str)
     results = []
     for subset in _subsets(len(members), size):
         chosen = [members[index] for index in subset]
-        by_draw = [figures(kind(ensemble(list(samples))), targets, task) for samples in zip(*chosen, strict=True)]
+        by_draw = [scores_of(kind(ensemble(list(samples))), targets, task) for samples in zip(*chosen, strict=True)]
         results.append(averaged(by_draw))
     known = [name for name in _FIGURES if name in results[0]]
     mean: dict[str, Any] = {name: statistics.fmean(result[name] for result in results) for name in known}

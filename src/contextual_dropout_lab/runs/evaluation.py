@@ -33,7 +33,6 @@ __all__ = [
     "Predictions",
     "averaged",
     "evaluate",
-    "figures",
     "is_stochastic",
     "noise_levels",
     "noise_name",
@@ -41,6 +40,7 @@ __all__ = [
     "parts",
     "point_labels",
     "sampled",
+    "scores_of",
 ]
 
 #: p-value thresholds of PAvPU.
@@ -79,7 +79,7 @@ def noise_levels(config: RunConfig) -> list[float]:
 
 
 def evaluate(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[dict[str, Any], Predictions]:
-    """Predict the test set at every noise level, and other data sets, and take all figures.
+    """Predict the test set at every noise level, and other data sets, and compute all scores.
 
     Returns:
         Plain values for the record of the run, and the predictions by noise level, one for each draw of the noise.
@@ -96,7 +96,7 @@ def evaluate(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[d
             seconds += time.process_time() - start
             label = point_labels(model, x, config, examples.test_beside)
             point = task_named(config.task).accuracy(label, examples.test_y).mean().item()
-            values = figures(prediction, examples.test_y, config.task)
+            values = scores_of(prediction, examples.test_y, config.task)
             results.append({"point_accuracy": 100 * point, **values, **_by_group(prediction, examples, config.task)})
             predictions[noise_name(sd)].append(prediction)
         result["test"][noise_name(sd)] = averaged(results)
@@ -111,8 +111,8 @@ def evaluate(model: nn.Module, config: RunConfig, examples: Examples) -> tuple[d
     return result, predictions
 
 
-def figures(prediction: Classification, targets: Tensor, task: str = "classification") -> dict[str, Any]:
-    """Accuracy and PAvPU in percent, log-likelihoods in nats; what needs several samples is None without them."""
+def scores_of(prediction: Classification, targets: Tensor, task: str = "classification") -> dict[str, Any]:
+    """Accuracy and PAvPU in percent, log-likelihoods in nats; what needs several samples is None for one."""
     correct = task_named(task).accuracy(prediction.label, targets)
     several = len(prediction.samples) > 1
     return {
@@ -146,7 +146,7 @@ def _by_group(prediction: Classification, examples: Examples, task: str) -> dict
 
 
 def averaged(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The mean of every figure over draws of the noise, and the standard deviation of the accuracy between them."""
+    """The mean of every score over draws of the noise, and the standard deviation of the accuracy between them."""
     mean: dict[str, Any] = _mean_of(results)
     accuracies = [result["accuracy"] for result in results]
     mean["accuracy_sd_over_noise"] = statistics.stdev(accuracies) if len(accuracies) > 1 else None

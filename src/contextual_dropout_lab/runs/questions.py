@@ -58,7 +58,7 @@ __all__ = ["QUESTION_DATA", "QuestionExamples", "load_question_examples", "quest
 Directory = str | os.PathLike[str] | None
 #: The side of the patches that stand for regions.
 PATCH = {"easy-vqa": 16, "daquar": 20}
-#: Every so many-th image is held out for validation: questions on one image stay together. Of VQA v2 a fifth, as in the
+#: One image in this many is held out for validation: questions on one image stay together. Of VQA v2 a fifth, as in the
 #: paper, which draws it of all questions.
 HELD_OUT, HELD_OUT_OF_VQA = 4, 5
 #: That each predicted probability takes: three copies in double precision while they are made, measured and kept.
@@ -80,7 +80,7 @@ def load_question_examples(config: RunConfig, directory: Directory = None) -> Qu
     """Questions, regions of their images and soft answers, as the configuration asks for them.
 
     Raises:
-        ConfigError: the network knows too few words, starts with vectors of others, or predictions of so many test
+        ConfigError: the network knows too few words, starts with vectors of others, or predictions of this many test
             questions would not fit in memory.
     """
     train, test, answers = _LOADERS[config.data](config, directory)

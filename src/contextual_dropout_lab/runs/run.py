@@ -124,14 +124,14 @@ def _evaluated(model: nn.Module, config: RunConfig, examples: Examples) -> tuple
         raise
     except ValueError as error:
         raise ExperimentError(
-            f"{config.name} is trained, but what it predicts has no figures ({error}): its training diverged, it "
+            f"{config.name} is trained, but what it predicts has no scores ({error}): its training diverged, it "
             f"seems; {AFTER_DIVERGENCE}"
         ) from error
     return evaluation, predictions
 
 
 def missing_start(config: RunConfig, results: Results) -> ExperimentError | None:
-    """Says that the network which the run goes on with is not there, or cannot be anywhere."""
+    """The error for a network to start from that is not there, or cannot be anywhere."""
     try:
         path = _start(config, results)
     except ConfigError as error:

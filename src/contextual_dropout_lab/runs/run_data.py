@@ -67,7 +67,7 @@ class Examples:
         sha256: of the training and test images and labels; of images on a disk, of the names,
             lengths and labels of all files.
         ood: inputs of other data sets, by name.
-        beside: what else the network reads, in training: questions (N, T). No noise comes upon it.
+        beside: what else the network reads, in training: questions (N, T). No noise is added to it.
         test_beside: the same of the test examples.
         test_groups: (N,), the group of every test example, if accuracies are wanted by group.
         group_names: what the groups are called.
@@ -138,7 +138,7 @@ def _on_disk(config: RunConfig, directory: str | os.PathLike[str] | None) -> Exa
     return Examples(
         Lookup(ImageRows(train), rows),
         train.labels[rows],
-        # Ready for the network: no noise comes upon them that would have to come before.
+        # Ready for the network: no noise is added to them that would have to come before.
         Lookup(ImageRows(test, STREAMED[config.data], normaliser(config)), test_rows),
         test.labels[test_rows],
         train.classes,

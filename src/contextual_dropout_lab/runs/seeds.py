@@ -1,6 +1,6 @@
 """Random streams of a run, each from the run's seed, its purpose and the epoch alone.
 
-Every epoch starts its generators anew, so that a run that was interrupted goes on exactly as if it had not been.
+Every epoch starts its generators again, so that an interrupted run resumes exactly as if it had not been.
 """
 
 from __future__ import annotations

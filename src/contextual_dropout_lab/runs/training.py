@@ -147,7 +147,7 @@ class Training:
         )
 
     def check_parameters(self) -> None:
-        """The objective sees whatever is no number in the next step; after the last one there is none."""
+        """Check after the last step what the objective would notice in the next one: values that are not numbers."""
         for name, parameter in self.model.module.named_parameters():
             if not parameter.isfinite().all():
                 raise FloatingPointError(f"some of {name} is NaN or infinite")
@@ -169,7 +169,7 @@ class Training:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state; raises whatever comes where it is no state of this run."""
+        """Resume from a saved state; raises any exception where it is not a state of this run."""
         _check_told(state, self.config.epochs)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -193,7 +193,7 @@ def train(
     weights: Path | None = None,
     fabric: Fabric | None = None,
 ) -> Trained:
-    """Train, or go on training where the checkpoint in ``directory`` stands.
+    """Train, or resume training where the checkpoint in ``directory`` stands.
 
     Args:
         config: the run.
@@ -201,7 +201,7 @@ def train(
         directory: where the checkpoint is.
         progress: is called with the number of epochs done.
         weights: of the plain network, to start from.
-        fabric: device and processes; those that the run is for without it.
+        fabric: device and processes; by default those that the run is for.
 
     Returns:
         The network in eval mode.
@@ -233,14 +233,14 @@ def train(
 
 
 def _restore(training: Training, state: dict[str, Any], checkpoint: Path) -> None:
-    """Go on from a checkpoint; one that does not fit is named."""
+    """Resume from a checkpoint; one that does not fit is named."""
     with _explained(f"{checkpoint} is of a training that had diverged", "; delete it to try the same again"):
         try:
             training.restore(state)
         except Exception as error:  # whatever its parts are, they are not what this version wrote
             reason = str(error).partition("\n")[0][:LONGEST]
             raise ExperimentError(
-                f"{checkpoint} does not fit the run ({type(error).__name__}: {reason}): delete it to start anew"
+                f"{checkpoint} does not fit the run ({type(error).__name__}: {reason}): delete it to start again"
             ) from error
         training.check_parameters()
 

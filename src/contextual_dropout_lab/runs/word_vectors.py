@@ -65,12 +65,12 @@ def require_word_vectors(config: RunConfig, words: WordVocabulary) -> None:
     try:
         with safe_open(Path(config.weights).expanduser(), "pt") as file:
             written = (file.metadata() or {}).get(WORDS)
-    except (OSError, SafetensorError):  # if it is no file of weights either, that is said where they are loaded
+    except (OSError, SafetensorError):  # if it is not a file of weights either, loading them says so
         return
     if written not in (None, _digest(words)):
         raise ConfigError(
             f"the word vectors in {config.weights} are of other questions than those that {config.name} trains on: "
-            "write them anew with write_word_vectors and the configuration of this run"
+            "write them again with write_word_vectors and the configuration of this run"
         )
 
 

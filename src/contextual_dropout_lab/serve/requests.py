@@ -122,7 +122,7 @@ def read_strokes(body: bytes) -> list[Stroke]:
         strokes = Drawing.model_validate_json(body).strokes
     except ValidationError as error:
         reason = in_words(error.errors(include_url=False, include_context=False, include_input=False))
-        raise Refusal(422, f"This is no drawing: {reason}") from error
+        raise Refusal(422, f"This is not a drawing: {reason}") from error
     points = sum(map(len, strokes))
     if points > MAX_POINTS:
         raise Refusal(413, f"The drawing has {points} points: expected at most {MAX_POINTS}.")

@@ -49,7 +49,7 @@ class LayerKeepProbabilities:
         mean: over units.
         low: of all units, the smallest.
         high: the largest.
-        bars: how many units lie in each of equal intervals from 0 to 1; none where all units have the same, always.
+        bars: how many units are in each of equal intervals from 0 to 1; none where all units have the same, always.
         label: its name in print.
         usual: as ``bars``, of the units' means over test images; none where they are not known.
     """

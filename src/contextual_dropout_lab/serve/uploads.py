@@ -29,7 +29,7 @@ def open_image(content: bytes) -> Image.Image:
     """Decode a file: upright, RGB, on white where it is transparent.
 
     Raises:
-        Refusal: it is no image, damaged, of another format, or of absurd size or length.
+        Refusal: it is not an image, damaged, of another format, or of absurd size or length.
     """
     try:
         check_scans(content)

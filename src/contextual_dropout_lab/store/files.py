@@ -92,7 +92,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (ValueError, RecursionError) as error:  # neither is always a JSONDecodeError
-        raise ExperimentError(f"{path} is no valid JSON ({error}): delete it to have it made again") from error
+        raise ExperimentError(f"{path} is not valid JSON ({error}): delete it to have it made again") from error
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
@@ -103,12 +103,12 @@ def load_tensors(path: Path) -> dict[str, Any]:
     """
     try:
         if not zipfile.is_zipfile(path):
-            raise zipfile.BadZipFile("it is no whole zip file")
+            raise zipfile.BadZipFile("it is not a whole zip file")
         state = read_torch(path)
     except Exception as error:  # a damaged file can make torch raise anything
-        raise ExperimentError(f"{path} cannot be read as a checkpoint ({error}): delete it to start anew") from error
+        raise ExperimentError(f"{path} cannot be read as a checkpoint ({error}): delete it to start again") from error
     if not isinstance(state, dict) or "digest" not in state:
-        raise ExperimentError(f"{path} is no checkpoint of a run: delete it to start anew")
+        raise ExperimentError(f"{path} is not a checkpoint of a run: delete it to start again")
     return state
 
 

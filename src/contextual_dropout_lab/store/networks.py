@@ -29,7 +29,7 @@ _METADATA = ("config", "shape", "classes")
 
 #: Networks for inputs of more numbers are refused: 1 Mi, seven times an image of ImageNet.
 MAX_INPUT = 2**20
-#: A network is built of parts, some of which others replace: so many times its own parameters may be made.
+#: A network is built of parts, some of which others replace: up to this many times its own parameters may be made.
 SLACK = 8
 
 
@@ -49,7 +49,7 @@ def save_network(
         config: of its run.
         shape: of one input.
         classes: their names.
-        dtype: of the numbers in the file, such as ``torch.float16`` for half its size; as they are without it.
+        dtype: of the numbers in the file, such as ``torch.float16`` for half its size; by default as they are.
     """
     metadata = {"config": json.dumps(config.to_dict()), "shape": json.dumps(shape), "classes": json.dumps(classes)}
     state = {
@@ -115,7 +115,7 @@ def _described(metadata: dict[str, str]) -> tuple[RunConfig, tuple[int, ...], tu
     if math.prod(shape) > MAX_INPUT:
         raise ValueError(f"its inputs have the shape {shape}: expected at most {MAX_INPUT} numbers")
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-        raise ValueError("its classes are no list of names")
+        raise ValueError("its classes are not a list of names")
     return RunConfig.from_dict(config), tuple(shape), tuple(classes)
 
 

@@ -17,7 +17,7 @@ _PACKAGES = ("contextual-dropout", "torch", "numpy", "scipy", "torchmetrics", "l
 
 @functools.cache
 def provenance() -> dict[str, Any]:
-    """Plain values for a result's record, as they are when a process first asks: it goes on with the code of then.
+    """Plain values for a result's record, as they are when a process first asks: it keeps to the code of that time.
 
     Example:
         >>> sorted(provenance())

@@ -117,7 +117,7 @@ class Results:
                     return None
                 kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
             if not all(values.isfinite().all() for values in kept.values()):
-                raise ValueError("it has logits that are no numbers")
+                raise ValueError("it has logits that are not numbers")
             return {name: task.prediction(values.double()) for name, values in kept.items()}
         except (SafetensorError, ValueError) as error:
             raise ExperimentError(f"{path} is damaged ({error}): delete it and the record to repeat the run") from error
@@ -129,5 +129,5 @@ class Results:
 def _record(path: Path) -> dict[str, Any]:
     record = read_json(path)
     if not isinstance(record, dict):
-        raise ExperimentError(f"{path} is no record of a run: delete it to have it made again")
+        raise ExperimentError(f"{path} is not a record of a run: delete it to have it made again")
     return record

@@ -25,7 +25,7 @@ def parse_yaml(source: str, name: str) -> Any:
     r"""The value of a YAML document; ``name`` is for messages.
 
     Raises:
-        ConfigError: it is no YAML, too long, or of more than :data:`MAX_VALUES` or :data:`MAX_DIGITS`.
+        ConfigError: it is not YAML, too long, or of more than :data:`MAX_VALUES` or :data:`MAX_DIGITS`.
 
     Example:
         >>> parse_yaml("base: &b {p: 0.1}\nother: {<<: *b, epochs: 3}", "some.yaml")
@@ -40,7 +40,7 @@ def parse_yaml(source: str, name: str) -> Any:
             raise ValueError(f"its aliases stand for {values} values, more than {MAX_VALUES}")
         return None if node is None else loader.construct_document(node)
     except Exception as error:  # the parser raises whatever comes: ValueError of dates, RecursionError, ...
-        raise ConfigError(f"{name} is no valid YAML: {error}") from error
+        raise ConfigError(f"{name} is not valid YAML: {error}") from error
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:

@@ -11,11 +11,11 @@ from contextual_dropout_lab.cli.options import parse_assignments
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
-        (["epochs"], "'epochs' is no assignment: expected field=value"),
-        (["=3"], "'=3' is no assignment"),
-        (["objective..kl=3"], "is no assignment"),
-        (["hidden=[1"], r"the value of 'hidden=\[1' is no valid YAML"),
-        (["p=a: b: c"], "is no valid YAML"),
+        (["epochs"], "'epochs' is not an assignment: expected field=value"),
+        (["=3"], "'=3' is not an assignment"),
+        (["objective..kl=3"], "is not an assignment"),
+        (["hidden=[1"], r"the value of 'hidden=\[1' is not valid YAML"),
+        (["p=a: b: c"], "is not valid YAML"),
         (["a=1", "a.b=2"], "'a.b=2' is inside of a, which was set to 1 before"),
         (["a.b=1", "a.b.c.d=2"], "'a.b.c.d=2' is inside of b, which was set to 1 before"),
     ],

@@ -18,7 +18,7 @@ from contextual_dropout_lab.errors import Busy
 from contextual_dropout_lab.launch.local import Failure, Watcher, sweep
 from contextual_dropout_lab.runs.config import RunConfig
 from contextual_dropout_lab.runs.ensembles import ensemble_records
-from contextual_dropout_lab.runs.evaluation import figures
+from contextual_dropout_lab.runs.evaluation import scores_of
 from contextual_dropout_lab.runs.run import run
 from contextual_dropout_lab.runs.run_data import load_examples
 from contextual_dropout_lab.store.files import locked, read_json
@@ -133,7 +133,7 @@ def test_ensembles_share_the_samples_and_are_averaged_over_subsets(tmp_path: Pat
 
 
 def test_figures_of_one_sample_have_no_p_values() -> None:
-    values = figures(Prediction(torch.rand(1, 8, 3).softmax(-1)), torch.zeros(8, dtype=torch.long))
+    values = scores_of(Prediction(torch.rand(1, 8, 3).softmax(-1)), torch.zeros(8, dtype=torch.long))
     assert values["pavpu"] == {}
     assert values["aurc_p_value"] is None
 
@@ -143,18 +143,18 @@ import signal, sys
 from pathlib import Path
 from contextual_dropout_lab.launch.local import Watcher, sweep
 from tests.lab.runs.tiny import folders, tiny
-class Told(Watcher):
+class PrintingWatcher(Watcher):
     def epoch(self, config, epoch):
         print(epoch, flush=True)
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background processes lack
-    sweep([tiny(seed=seed, epochs=100_000) for seed in range(3)], folders(Path(sys.argv[1])), watcher=Told())
+    sweep([tiny(seed=seed, epochs=100_000) for seed in range(3)], folders(Path(sys.argv[1])), watcher=PrintingWatcher())
 """
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_it_leaves_no_worker(tmp_path: Path, stop: signal.Signals) -> None:
-    """Ctrl-C ends the sweep at once, and no process goes on training for a parent that was killed."""
+    """Ctrl-C ends the sweep at once, and no process keeps training for a parent that was killed."""
     (tmp_path / "script.py").write_text(SWEEP)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     process = subprocess.Popen(

@@ -50,7 +50,7 @@ def test_runs_are_jobs_that_start_in_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_has_to_make_room_goes_on_later(tmp_path: Path) -> None:
-    """As when Slurm preempts it: it is submitted again, and goes on from its checkpoint to the same end."""
+    """A job that Slurm preempts is submitted again, and resumes from its checkpoint to the same end."""
     config, results = tiny(epochs=400), folders(tmp_path / "jobs")
     executor = executor_for("local", tmp_path / "jobs", {"timeout_min": 5})
     submitted: list[submitit.Job[Any]] = []
@@ -107,7 +107,7 @@ def test_a_record_that_is_seen_late_or_is_damaged_ends_no_sweep(
     failures = slurm._follow(running, results, log)
     assert log.ended == [late.name]
     assert [failure.config for failure in failures] == [damaged, never]
-    assert "is no valid JSON" in failures[0].message
+    assert "is not valid JSON" in failures[0].message
     assert failures[1].message == "job 7 ended well, but its record is not here: is the folder shared?"
 
 

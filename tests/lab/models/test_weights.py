@@ -182,7 +182,7 @@ def test_damaged_files(tmp_path: Path, suffix: str, content: bytes | None) -> No
         ({"epoch": 3, "state_dict": {"a": torch.zeros(1)}}, "is not a state dict: epoch, state_dict are not tensors"),
         ({"a": torch.zeros(1), "epoch": 3}, "is not a state dict: epoch is not a tensor"),
         ({}, "is not a state dict: it has no tensors"),
-        ({1: torch.zeros(1)}, "holds entries whose names are no strings"),
+        ({1: torch.zeros(1)}, "holds entries whose names are not strings"),
         ([torch.zeros(1)], "holds a list instead of a state dict"),
     ],
 )

@@ -104,5 +104,5 @@ def test_damaged_record_is_named(results: Results) -> None:
     write(results, record("noisy", "concrete", 0, 86.0))
     path = results.records / "mnist" / "noisy" / "concrete" / "seed-0.json"
     path.write_text(json.dumps(record("noisy", "concrete", 0, 86.0))[:-5])
-    with pytest.raises(ValueError, match=r"seed-0\.json is no valid JSON"):
+    with pytest.raises(ValueError, match=r"seed-0\.json is not valid JSON"):
         summarise(results, "mnist")

@@ -90,7 +90,7 @@ def test_a_value_that_is_as_by_default_does_not_change_the_digest() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("base: [", "is no valid YAML"),
+        ("base: [", "is not valid YAML"),
         ("base: {}", "must have the mappings base, settings, methods, presets; it lacks settings, methods, presets"),
         ("{base: {}, bases: {}}", "base, settings, methods, presets and nothing else"),
         ("- 1", "must have the mappings"),
@@ -118,8 +118,8 @@ MERGES = "base: {a0: &a0 {x: 1}" + "".join(
         (LAUGHS + "}}}", "aliases stand for [0-9]{9} values, more than 65536"),
         (MERGES + "}", "aliases stand for .* values"),
         ("base: &a {options: *a}", "a value that contains itself"),
-        ("[" * 10_000, "is no valid YAML: maximum recursion depth"),
-        ("a: 2001-99-99", "is no valid YAML: month must be in"),
+        ("[" * 10_000, "is not valid YAML: maximum recursion depth"),
+        ("a: 2001-99-99", "is not valid YAML: month must be in"),
         ("a: \x00", "unacceptable character"),
         ("# " + "x" * 2**17, "has 131073 characters: expected at most 131072"),
         (
@@ -200,7 +200,7 @@ def test_unknown_names_list_the_known_ones(own: Path) -> None:
         build_model(tiny(conversion="magic"), (64,), 10)
 
 
-#: Of one input, where it is no colour image.
+#: The shape of one input that is not a colour image.
 SHAPES = {"mlp": (20,), "vit": (1, 28, 28), "mcan": (16, 768)}
 
 
@@ -260,5 +260,5 @@ def test_numbers_beyond_all_bounds_are_refused(number: int, field: str) -> None:
 @pytest.mark.parametrize("place", ["extends: {}", "base: {{epochs: {}}}"])
 def test_numbers_of_thousands_of_digits_are_refused(tmp_path: Path, number: str, place: str) -> None:
     (tmp_path / "some.yaml").write_text(place.format(number))
-    with pytest.raises(ConfigError, match=r"some\.yaml is no valid YAML: it has a whole number of \d{4} digits"):
+    with pytest.raises(ConfigError, match=r"some\.yaml is not valid YAML: it has a whole number of \d{4} digits"):
         load_experiment(tmp_path / "some.yaml")

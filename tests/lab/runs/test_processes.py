@@ -137,7 +137,7 @@ def test_a_killed_process_ends_the_run_with_a_message(tmp_path: Path) -> None:
     seconds = time.monotonic() - killed
     assert process.returncode == 1, output
     assert "was killed by SIGKILL (out of memory?); the others were ended" in output
-    assert output.endswith("The same command goes on from the last checkpoint")
+    assert output.endswith("The same command resumes from the last checkpoint")
     assert not [pid for pid in (worker, *members) if Path(f"/proc/{pid}").exists()]
     claim = "When one of two processes that train together is killed, the run ends with a message that says so."
     record("processes", "killed-process", claim, {"seconds until the run had ended": round(seconds, 1)})

@@ -19,7 +19,7 @@ from contextual_dropout_lab.data import DataError
 from contextual_dropout_lab.errors import Busy, ConfigError, ExperimentError
 from contextual_dropout_lab.runs import training
 from contextual_dropout_lab.runs.contextuality import contextuality
-from contextual_dropout_lab.runs.evaluation import evaluate, figures, sampled
+from contextual_dropout_lab.runs.evaluation import evaluate, sampled, scores_of
 from contextual_dropout_lab.runs.methods import build_model
 from contextual_dropout_lab.runs.run import run
 from contextual_dropout_lab.runs.run_data import load_examples
@@ -184,7 +184,7 @@ OTHER_CONTENT: dict[str, Any] = {
     "another network": lambda state: state | {"model": nn.Linear(2, 2).state_dict()},
     "another optimizer": lambda state: state | {"optimizer": {"state": {}, "param_groups": []}},
     "moments of another shape": lambda state: state | {"optimizer": with_moment(state["optimizer"], torch.zeros(3, 7))},
-    "moments that are no numbers": lambda state: state | {"optimizer": with_moment(state["optimizer"], "none")},
+    "moments that are not numbers": lambda state: state | {"optimizer": with_moment(state["optimizer"], "none")},
     "a list": lambda state: state | {"model": []},
     "an epoch beyond the last": lambda state: state | {"epoch": 8},
     "no number of epochs": lambda state: state | {"epoch": "five"},
@@ -207,7 +207,7 @@ def test_a_checkpoint_of_something_else_is_named(tmp_path: Path, change: str) ->
     checkpoint = results.work / tiny().name / "checkpoint.pt"
     torch.save(OTHER_CONTENT[change](load_tensors(checkpoint)), checkpoint)
     with pytest.raises(
-        ExperimentError, match=r"checkpoint\.pt does not fit the run \(.*\): delete it to start anew$"
+        ExperimentError, match=r"checkpoint\.pt does not fit the run \(.*\): delete it to start again$"
     ) as caught:
         run(tiny(), results)
     assert len(str(caught.value)) < 1000
@@ -354,12 +354,12 @@ def test_a_confident_mistake_has_a_finite_log_likelihood(tmp_path: Path) -> None
         model.weight[0] = 50.0
     prediction = sampled(model, torch.ones(4, 3), tiny(), 0)
     labels = torch.ones(4, dtype=torch.long)
-    assert figures(prediction, labels)["log_likelihood"] == pytest.approx(-150)
+    assert scores_of(prediction, labels)["log_likelihood"] == pytest.approx(-150)
     results = folders(tmp_path)
     results.write_predictions(tiny(), {"noise-0.5": [prediction]})
     kept = results.predictions(tiny())
     assert kept is not None
-    assert figures(kept["noise-0.5/0"], labels)["log_likelihood"] == pytest.approx(-150, rel=1e-3)
+    assert scores_of(kept["noise-0.5/0"], labels)["log_likelihood"] == pytest.approx(-150, rel=1e-3)
 
 
 def test_a_record_that_is_lost_is_made_again_without_training(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from contextual_dropout_lab.data import Batches
 from contextual_dropout_lab.data.lookup import Lookup, noise_on_regions
 from contextual_dropout_lab.errors import ConfigError
 from contextual_dropout_lab.runs.config import RunConfig
-from contextual_dropout_lab.runs.evaluation import figures, noisy_inputs, parts
+from contextual_dropout_lab.runs.evaluation import noisy_inputs, parts, scores_of
 from contextual_dropout_lab.runs.tasks import LEAST, TASKS, soft_targets, task_named
 
 #: Two examples: answer 2 (1.0) and 0 (0.3); answer 1 (0.6) alone.
@@ -53,7 +53,7 @@ def test_stored_logits_give_the_samples_back(task: str) -> None:
 def test_labels_that_are_out_of_the_question_have_figures() -> None:
     """Logits thousands apart, as Gaussian sites make them far from their data: all figures are numbers."""
     logits = torch.tensor([[2e3, 0.0, -2e3], [0.0, 300.0, 0.0]]).double().repeat(20, 1, 1)
-    values = figures(TASKS["classification"].prediction(logits), torch.tensor([1, 0]))
+    values = scores_of(TASKS["classification"].prediction(logits), torch.tensor([1, 0]))
     json.dumps(values, allow_nan=False)
     assert values["log_likelihood"] == pytest.approx((math.log(LEAST) - 300) / 2)
 
@@ -61,7 +61,7 @@ def test_labels_that_are_out_of_the_question_have_figures() -> None:
 def test_figures_of_soft_answers() -> None:
     logits = torch.tensor([[-1.0, -2.0, 3.0], [2.0, 1.0, -3.0]]).double()
     samples = logits + 0.01 * torch.randn(20, 2, 3, dtype=torch.float64)  # answers 2 and 0: 1.0 and 0.0
-    values = figures(TASKS["soft-answers"].prediction(samples), ANSWERS, "soft-answers")
+    values = scores_of(TASKS["soft-answers"].prediction(samples), ANSWERS, "soft-answers")
     assert values["accuracy"] == pytest.approx(50)
     assert values["pavpu"]["0.05"]["value"] == pytest.approx(50)  # certain both times, right once
     assert "brier" not in values

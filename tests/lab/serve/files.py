@@ -32,7 +32,7 @@ def two_runs(side: int) -> Image.Image:
 
 
 def declaring(width: int, height: int) -> bytes:
-    """A PNG file of a few bytes that says it has so many pixels."""
+    """A PNG file of a few bytes that declares this many pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

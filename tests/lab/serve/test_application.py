@@ -226,7 +226,7 @@ def test_the_page_and_its_headers(client: TestClient) -> None:
         assert response.status_code == 200
         assert kind in response.headers["content-type"]
         addresses = set(re.findall(r"(?:https?:)?//[a-z][\w.]+", response.text))
-        assert addresses <= {"http://www.w3.org"}  # the name of SVG, which is no address
+        assert addresses <= {"http://www.w3.org"}  # the name of SVG, which is not an address
         for name, value in HEADERS.items():
             assert response.headers[name] == value
     assert "unsafe" not in HEADERS["content-security-policy"]

@@ -52,7 +52,7 @@ def test_photographs_are_cut_to_a_square_upright_and_smoothed() -> None:
 
 
 def test_clothes_are_taken_whole() -> None:
-    """Where training images are no digits, ink is not cut out, but dark on light is inverted."""
+    """If training images are not digits, ink is not cut out, but dark on light is inverted."""
     sheet = np.full((56, 56), 255, dtype=np.uint8)
     sheet[40:52, 8:20] = 0
     pixels = to_pixels(Image.fromarray(sheet).convert("RGB"), 1, frame_for("fashion-mnist", 28, 28))[0]

@@ -90,4 +90,4 @@ def _more(file: BinaryIO, path: Path) -> bytes:
 
 def _ended(unused: bytes, file: BinaryIO, path: Path) -> None:
     if unused or file.read(1):
-        raise DataError(f"{path} goes on after its compressed stream: expected one stream only; compress it again")
+        raise DataError(f"{path} has bytes after its compressed stream: expected one stream only; compress it again")

@@ -146,7 +146,7 @@ def _inflated(file: BinaryIO, path: Path) -> Read:
             if items:
                 return items
         if stream.unused_data or file.read(1):
-            raise DataError(f"{path} goes on after its gzip stream: expected one stream only; compress it again")
+            raise DataError(f"{path} has bytes after its gzip stream: expected one stream only; compress it again")
         return b""
 
     return read

@@ -41,7 +41,7 @@ def read_header(stream: IO[bytes], name: str) -> Header:
     Arrays of Python objects are refused, for reading them would run code of the file.
 
     Raises:
-        DataError: it is no header of an array of numbers.
+        DataError: it is not the header of an array of numbers.
 
     Example:
         >>> import io

@@ -102,7 +102,7 @@ class _Machine:
 
     def result(self) -> dict[str, object]:
         if self.at != len(self.content):
-            raise _RefusedError(f"it goes on after its end at byte {self.at}")
+            raise _RefusedError(f"it has bytes after its end at byte {self.at}")
         items = self.pop(dict).items()
         return {key: value.items if isinstance(value, _Array) else value for key, value in items}
 
@@ -195,7 +195,7 @@ def _setitems(machine: _Machine) -> None:
     values = machine.pop_to_mark()
     keys = [key for key in values[::2] if isinstance(key, str)]
     if 2 * len(keys) != len(values):
-        raise _RefusedError(f"the dictionary before byte {machine.at} has a key that is no string, or no value")
+        raise _RefusedError(f"the dictionary before byte {machine.at} has a key that is not a string, or has no value")
     machine.top(dict).update(zip(keys, values[1::2], strict=True))
 
 

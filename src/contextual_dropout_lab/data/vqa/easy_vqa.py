@@ -52,7 +52,7 @@ def _questions(files: Files, name: str, rows: dict[str, int]) -> list[tuple[str,
     entries = parse_json(_read(files, name), f"{files.root}: {name}")
     known = set(bytes(_read(files, "answers.txt")).decode("utf-8", "replace").split())
     if not isinstance(entries, list):
-        raise DataError(f"{files.root}: {name} is no list: expected one of [question, answer, image id]")
+        raise DataError(f"{files.root}: {name} is not a list: expected one of [question, answer, image id]")
     asked = []
     for place, entry in enumerate(entries):
         match entry:

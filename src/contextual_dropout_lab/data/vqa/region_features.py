@@ -76,7 +76,7 @@ def pad_regions(images: Sequence[Tensor], regions: int = REGIONS) -> Regions:
 
 
 def read_regions(path: str | os.PathLike[str], size: int = FEATURES) -> Tensor:
-    """The features of one image; no code in the file is run, and no shape of it believed before it is checked.
+    """The features of one image; no code in the file is run, and every shape is checked before it is used.
 
     Args:
         path: the npz file.

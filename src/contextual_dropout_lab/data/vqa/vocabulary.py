@@ -77,7 +77,7 @@ def read_answers(path: str | os.PathLike[str]) -> AnswerVocabulary:
     names = _in_order(content) if isinstance(content, dict) else content
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(
-            f"{path} is no vocabulary: expected a list of strings, or a map from strings to 0, 1, 2, ..., each once"
+            f"{path} is not a vocabulary: expected a list of strings, or a map from strings to 0, 1, 2, ..., each once"
         )
     return AnswerVocabulary(tuple(names))
 

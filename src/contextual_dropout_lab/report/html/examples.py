@@ -27,7 +27,7 @@ class GalleryExamples:
         rows: (N,), the image of every example.
         truths: (N,), the class that is called true: of soft answers the best one, -1 if none of them is a class.
         classes: their names.
-        noisy: the images as the networks saw them; None if they had no noise, or if they were no images then.
+        noisy: the images as the networks saw them; None if they had no noise, or if they were not images then.
         texts: questions; none for images alone.
     """
 

@@ -20,7 +20,7 @@ __all__ = ["KINDS", "chosen", "gallery"]
 
 #: What an example is shown for.
 KINDS = {"uncertain": "Most uncertain", "certain": "Most certain", "wrong": "Wrongly certain"}
-#: Examples of a kind and method: the first of all, and so many more that every class has some.
+#: Examples of a kind and method: the first of all, and as many more as give every class some.
 FIRST, OF_CLASSES = 12, 40
 #: Cards of a gallery: where there are many methods, each has fewer.
 CARDS = 2_500
@@ -79,7 +79,7 @@ def chosen(
         right: (N,) bool.
         truths: (N,).
         first: examples of a kind.
-        per_class: of every class at least so many.
+        per_class: at least this many of every class.
 
     Example:
         >>> right, confidence = torch.tensor([True, False]), torch.tensor([0.4, 0.8])

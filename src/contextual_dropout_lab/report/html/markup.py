@@ -85,7 +85,7 @@ def notes_block(notes: Iterable[str]) -> str:
 
 
 def method_boxes(methods: Mapping[str, str]) -> str:
-    """A box to tick for every method, with a sample of its line: the legend of all figures of a setting.
+    """A box to tick for every method, with a sample of its line: the legend of all plots of a setting.
 
     Args:
         methods: their names in print.
@@ -102,7 +102,7 @@ def method_boxes(methods: Mapping[str, str]) -> str:
 
 
 def plot_block(name: str, figure: InteractivePlot) -> str:
-    """A place that the page draws a figure into when it comes into sight; without a choice it says what is shown."""
+    """A place that the page draws a plot into when it is in view; without a choice it names what is shown."""
     title = escape(figure.title)
     choices = {str(index): text for index, text in enumerate(figure.plots)}
     only = f"<span>{escape(next(iter(figure.plots)))}</span>"

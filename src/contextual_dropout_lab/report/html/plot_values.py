@@ -1,4 +1,4 @@
-"""Plotly figures as plain values; colours are variables of the page's style, for light and dark alike."""
+"""Plotly plots as plain values; colours are variables of the page's style, for light and dark alike."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
 Plot = dict[str, Any]
 #: Colours of right and wrong answers, which no method has.
 RIGHT, WRONG = "var(--right)", "var(--wrong)"
-#: The layout of a figure with a legend of its own, above it on the left: the buttons of Plotly are on the right.
+#: The layout of a plot with a legend of its own, above it on the left: the buttons of Plotly are on the right.
 LEGEND: Plot = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}}
 _FONT = {"color": "var(--ink)", "size": 12, "family": "system-ui, sans-serif"}
 
 
 @dataclass(frozen=True)
 class InteractivePlot:
-    """A figure of the page.
+    """An interactive plot of the page.
 
     Attributes:
         title: plain text, as is all text here.
@@ -51,7 +51,7 @@ class InteractivePlot:
 
 
 def plot(traces: Sequence[Plot], x: Plot, y: Plot, **layout: Any) -> Plot:
-    """Traces and the layout that all figures share."""
+    """Traces and the layout that all plots share."""
     shared = {
         "xaxis": x,
         "yaxis": y,
@@ -74,15 +74,15 @@ def axis(title: str, **options: Any) -> Plot:
 
 
 class HasMethod(Protocol):
-    """Something of a method."""
+    """Any object that belongs to a method."""
 
     @property
     def method(self) -> str:
-        """Its name."""
+        """The name of the method."""
 
     @property
     def label(self) -> str:
-        """Its name in print."""
+        """The name of the method in print."""
 
 
 def line(of: HasMethod, x: Sequence[float], y: Sequence[float | None], hover: str, **options: Any) -> Plot:

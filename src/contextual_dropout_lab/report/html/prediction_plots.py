@@ -1,4 +1,4 @@
-"""Figures of the curves of predictions: calibration, selective prediction, certainty and p-values."""
+"""Plots of the curves of predictions: calibration, selective prediction, certainty and p-values."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def reliability(kept: Sequence[StoredPredictions]) -> InteractivePlot:
     dotted = {"color": "var(--muted)", "width": 1, "dash": "dot"}
     diagonal = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [0, 1], "hoverinfo": "skip", "line": dotted}
     caption = (
-        "On the dotted line, predictions are right as often as they claim; above it they are too modest, below it too "
-        f"sure. Larger dots stand for more predictions; those of fewer than {FEWEST} are left out."
+        "On the dotted line, predictions are right as often as their confidence says; above it they are too modest, "
+        f"below it too sure. Larger dots stand for more predictions; those of fewer than {FEWEST} are left out."
     )
     shown = plot(
         [diagonal, *map(_reliability, kept)],

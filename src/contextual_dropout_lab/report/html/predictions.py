@@ -102,7 +102,7 @@ def read_stored(
     Args:
         results: where records and predictions are.
         runs: of the method.
-        examples: what they were tested on; without it, predictions are of no use.
+        examples: what they were tested on; predictions cannot be used without.
         noise: the name of the level.
         notes: for what cannot be used, and why.
 
@@ -135,7 +135,7 @@ def read_stored(
 
 
 def _where(found: Curves | None) -> str:
-    return "the gallery" if found else "the figures of predictions and the gallery"
+    return "the gallery" if found else "the plots of predictions and the gallery"
 
 
 def _draws(

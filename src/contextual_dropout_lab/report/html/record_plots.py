@@ -1,4 +1,4 @@
-"""Figures of records alone: dropout probabilities and ensembles."""
+"""Plots of records alone: dropout probabilities and ensembles."""
 
 from __future__ import annotations
 

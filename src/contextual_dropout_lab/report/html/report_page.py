@@ -82,7 +82,7 @@ def _links(selection: Selection, sections: Iterable[Section], name: str) -> list
     experiment = selection.summary.experiment
     links = [(f"{name}-results", f"{experiment}: results")]
     for place, section in enumerate(sections):
-        links.append((f"{name}-s{place}", f"{section.setting}: figures"))
+        links.append((f"{name}-s{place}", f"{section.setting}: plots"))
         if section.gallery is not None:
             links.append((f"{name}-s{place}-gallery", f"{section.setting}: gallery"))
     return [*links, (f"{name}-tables", f"{experiment}: tables")]
@@ -129,12 +129,12 @@ def _setting(section: Section, name: str, values: dict[str, dict[str, Any]]) -> 
 
 
 def _plotly() -> str:
-    """The library that draws the figures, as a script."""
+    """The library that draws the plots, as a script."""
     try:
         from plotly.offline import get_plotlyjs  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as error:
         raise ReportError(
-            "figures are drawn by Plotly, which is not installed: pip install 'contextual-dropout[report]'"
+            "plots are drawn by Plotly, which is not installed: pip install 'contextual-dropout[report]'"
         ) from error
     return str(get_plotlyjs())
 

@@ -54,7 +54,7 @@ class Section:
 
     @property
     def with_lines(self) -> dict[str, str]:
-        """Methods that have a line in some figure: those that can be hidden."""
+        """Methods that have a line in some plot: those that can be hidden."""
         plots = [plot for figure in self.figures for plot in figure.plots.values()]
         drawn = {trace.get("meta") for plot in plots for trace in plot["data"]}
         return {method: name for method, name in self.methods.items() if method in drawn}
@@ -76,7 +76,7 @@ def read_section(selection: Selection, setting: str, data: Path | None) -> Secti
     # One alone would not do: a reader who gets the data set should know that predictions are missing too.
     reason = "; and ".join(filter(None, [*reasons, unread])) or "no predictions that are kept here can be used"
     if not kept:
-        section.notes.append(f"Figures of predictions and the gallery are left out: {reason}.")
+        section.notes.append(f"Plots of predictions and the gallery are left out: {reason}.")
     else:
         section.figures += all_prediction_plots(kept)
         section.notes += [note for each in kept for note in _constant(each)]
@@ -127,7 +127,7 @@ def _kept(
     if found and without:
         notes.append(
             f"Neither curves nor predictions at {_noise(runs[0])} are kept here of {'; '.join(without)}: left out of "
-            f"the figures of predictions and the gallery ({_FOLDER})."
+            f"the plots of predictions and the gallery ({_FOLDER})."
         )
     return found
 
@@ -139,7 +139,7 @@ def _constant(kept: StoredPredictions) -> list[str]:
     return [
         f"{kept.label}: in {kept.curves.constant:.1%} of the predictions the samples are equal in the precision in "
         "which they are kept, so that their p-values are 0 and tie. Its curves by p-value are worse here than they "
-        "were; the tables have the figures of full precision."
+        "were; the tables have the scores of full precision."
     ]
 
 

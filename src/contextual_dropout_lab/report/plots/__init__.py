@@ -1,4 +1,4 @@
-"""Every figure, by name."""
+"""Every plot, by name."""
 
 from contextual_dropout_lab.report.plots.collection import all_plots, save, save_all
 from contextual_dropout_lab.report.plots.comparison import comparison

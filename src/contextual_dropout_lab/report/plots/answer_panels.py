@@ -125,7 +125,7 @@ def _text(asked: AskedQuestions, predictions: dict[str, Classification], row: in
 
 
 def _write(axes: Axes, lines: Sequence[Line], most: int) -> None:
-    """Line by line from the top, with room for so many."""
+    """Draw lines from the top, with room for a given number."""
     axes.set_axis_off()
     for number, (text, colour, weight) in enumerate(lines):
         height = 0.98 - number / max(9, most)

@@ -29,7 +29,7 @@ _METADATA: dict[str, dict[str, str | None]] = {"png": {"Software": None}, "svg":
 
 
 def all_plots(summary: Summary) -> tuple[dict[str, Figure], dict[str, str]]:
-    """Figures by name, and of those that cannot be drawn the reason."""
+    """Plots by name, and of those that cannot be drawn the reason."""
     drawn: dict[str, Figure] = {}
     skipped: dict[str, str] = {}
     for name, draw in _plan(summary).items():
@@ -42,24 +42,24 @@ def all_plots(summary: Summary) -> tuple[dict[str, Figure], dict[str, str]]:
 
 
 def save_all(results: Results, experiment: str, directory: Path) -> list[Path]:
-    """Write every figure that can be drawn, as PNG and SVG; the same records give the same bytes.
+    """Write every plot that can be drawn, as PNG and SVG; the same records give the same bytes.
 
     Args:
         results: where the records are.
         experiment: e.g. "mnist".
-        directory: for the figures; the page expects them in figures/<experiment> beside it.
+        directory: for the plots; the page expects them in figures/<experiment> beside it.
 
     Returns:
-        The files. Figures without data are left out; why is logged, and said on the page.
+        The files. Plots without data are left out; why is logged, and said on the page.
     """
     drawn, skipped = all_plots(summarise(results, experiment))
     for name, reason in skipped.items():
-        _LOG.info("figure %s is left out: %s", name, reason)
+        _LOG.info("plot %s is left out: %s", name, reason)
     return [path for name, figure in drawn.items() for path in save(figure, directory, name)]
 
 
 def save(figure: Figure, directory: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG; the same figure gives the same bytes."""
+    """Write a plot as PNG and SVG; the same plot gives the same bytes."""
     return [_save(figure, directory / f"{name}.{kind}", kind) for kind in _METADATA]
 
 

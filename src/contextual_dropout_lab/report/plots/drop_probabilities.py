@@ -1,4 +1,4 @@
-"""The paper's figure of dropout probabilities: by layer, by right and wrong, by class."""
+"""The paper's plot of dropout probabilities: by layer, by right and wrong, by class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's ensemble figure: what more networks add to every kind of dropout."""
+"""The paper's ensemble plot: what more networks add to every kind of dropout."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from contextual_dropout_lab.report.table import p_in_words
 
 __all__ = ["box_plots", "class_names", "label_height", "picture", "shown_classes"]
 
-#: More classes than this are not all shown, but so many of them.
+#: Of more classes than this, only this many are shown.
 MANY, SHOWN = 10, 6
 #: Longer names are cut; names longer than a digit or two are written at an angle.
 LONGEST, UPRIGHT = 14, 2

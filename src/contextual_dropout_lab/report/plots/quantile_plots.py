@@ -22,7 +22,7 @@ COLUMNS = 4
 def normality(method: str, found: Normality, count: int = 8) -> Figure:
     """Q-Q plots of ``count`` images, from the most certain to the most uncertain, and the share of all rejected.
 
-    Differences are standardised: normal ones lie along the diagonal, up to chance.
+    Differences are standardised: normal ones follow the diagonal, up to chance.
 
     Raises:
         NoData: the differences of no image vary.

@@ -69,7 +69,7 @@ class NoData(ValueError):
 
 
 def new_figure(height: float, rows: int, columns: int, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of the page's width and its axes, row by row; pyplot knows nothing of it."""
+    """A plot of the page's width and its axes, row by row; it is not registered with pyplot."""
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **options)

@@ -21,7 +21,7 @@ from contextual_dropout_lab.report.tables.paper_tables import (
     original_log_likelihood,
 )
 from contextual_dropout_lab.report.tables.protocol import protocol
-from contextual_dropout_lab.report.tables.scores import figures
+from contextual_dropout_lab.report.tables.scores import score_table
 
 __all__ = [
     "all_tables",
@@ -35,7 +35,6 @@ __all__ = [
     "detection",
     "differences",
     "ensembles",
-    "figures",
     "groups",
     "has_groups",
     "has_order",
@@ -47,6 +46,7 @@ __all__ = [
     "order",
     "original_log_likelihood",
     "protocol",
+    "score_table",
 ]
 
 
@@ -55,7 +55,7 @@ def all_tables(summary: Summary) -> dict[str, Table]:
     each = {
         f"{name}-{setting}": table(summary, setting)
         for setting in summary.settings
-        for name, table in (("figures", figures), ("calibration", calibration), ("detection", detection))
+        for name, table in (("figures", score_table), ("calibration", calibration), ("detection", detection))
     }
     by_group = {
         f"groups-{setting}": groups(summary, setting) for setting in summary.settings if has_groups(summary, setting)

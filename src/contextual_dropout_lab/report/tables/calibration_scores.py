@@ -10,7 +10,7 @@ __all__ = ["calibration"]
 
 
 def calibration(summary: Summary, setting: str) -> Table:
-    """At the setting's own noise level; lower is better in all columns."""
+    """The table at the setting's own noise level; lower is better in all columns."""
     metrics = (BRIER, CALIBRATION_ERROR, AURC_ENTROPY, AURC_P_VALUE)
     rows = []
     for method in summary.methods(setting):

@@ -1,4 +1,4 @@
-"""Ensembles of independently trained networks (the paper's ensemble figure, as a table)."""
+"""Ensembles of independently trained networks (the paper's ensemble plot, as a table)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def has_groups(summary: Summary, setting: str) -> bool:
 
 
 def groups(summary: Summary, setting: str) -> Table:
-    """At the setting's own noise level: of all test examples, and of every group."""
+    """The table of accuracies at the setting's own noise level: of all test examples, and of every group."""
     every = [summary.runs[setting, method] for method in summary.methods(setting)]
     names = list(dict.fromkeys(name for runs in every for name in _names(runs)))
     metrics = (ACCURACY, *(Metric(name, name, (_WHERE, name), ACCURACY.decimals) for name in names))

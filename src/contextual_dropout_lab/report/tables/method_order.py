@@ -1,4 +1,4 @@
-"""The order of the methods where runs are smaller than the paper's: its figures and ours, each with a place."""
+"""The order of the methods where runs are smaller than the paper's: its scores and ours, each with a place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _data(summary: Summary, setting: str) -> str:
 
 
 def _paper(summary: Summary, setting: str) -> dict[str, Mapping[str, PaperScore]]:
-    """The paper's figures of the methods that have runs, in the order of the tables; empty where it has none."""
+    """The paper's scores of the methods that have runs, in the order of the tables; empty where it has none."""
     reported = reported_for(_data(summary, setting), setting)
     return {method: reported.get(IN_THE_PAPER.get(method, method), {}) for method in summary.methods(setting)}
 

@@ -1,4 +1,4 @@
-"""The paper's tables, with our figures beside the paper's."""
+"""The paper's tables, with our scores beside the paper's."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _CONVENTION = (
 
 
 def beyond(data: str, setting: str) -> tuple[str, ...]:
-    """A note where figures of the paper are above the maximum of its convention."""
+    """A note where scores of the paper are above the maximum of its convention."""
     ceiling = exceeded(data, setting)
     if ceiling is None:
         return ()
@@ -73,7 +73,7 @@ class Comparison:
     noise: str | None = None
 
     def pair(self, summary: Summary, method: str, metric: Metric) -> tuple[PaperScore | None, Statistic | None]:
-        """The paper's figure and ours."""
+        """The paper's score and ours."""
         return self._paper(method).get(metric.key), summary.test(self.setting, method, metric, self.noise)
 
     def _paper(self, method: str) -> Mapping[str, PaperScore]:
@@ -175,7 +175,7 @@ def clean_to_noisy(summary: Summary) -> Table:
 
 
 def differences(summary: Summary) -> Table:
-    """Figures further from the paper's than two standard deviations of the difference."""
+    """The table of scores further from the paper's than two standard deviations of the difference."""
     rows, judged, untested = [], 0, 0
     for name, comparison in (("noisy", NOISY), ("original", ORIGINAL), ("clean to noisy", OUT_OF_DISTRIBUTION)):
         for method, metric in comparison.printed(summary):

@@ -10,7 +10,7 @@ from contextual_dropout_lab.report.table import Table
 
 __all__ = ["protocol"]
 
-#: Fields that methods must share for their figures to compare.
+#: Fields that methods must share for their scores to compare.
 _SHARED = (
     *("network", "network_options", "hidden", "start_from", "augmentation", "epochs", "batch_size", "split"),
     *("train_examples", "test_examples", "noise_sd", "samples", "noise_draws"),

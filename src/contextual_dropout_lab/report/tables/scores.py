@@ -6,11 +6,11 @@ from contextual_dropout_lab.report.metric_names import ACCURACY, LOG_LIKELIHOOD,
 from contextual_dropout_lab.report.summary import Summary
 from contextual_dropout_lab.report.table import Table, of_seeds
 
-__all__ = ["figures"]
+__all__ = ["score_table"]
 
 
-def figures(summary: Summary, setting: str) -> Table:
-    """At the setting's own noise level."""
+def score_table(summary: Summary, setting: str) -> Table:
+    """The table of scores at the setting's own noise level."""
     metrics = (ACCURACY, PAVPU_01, PAVPU_05, PAVPU_10, LOG_LIKELIHOOD)
     rows = []
     for method in summary.methods(setting):

@@ -94,7 +94,7 @@ def test_arbitrary_bytes_raise_data_errors_only(rest: bytes, start: bytes) -> No
         (gzip.compress(header(0x08, 3) + b"ab", mtime=0), "holds 2 bytes after its header: expected 3"),
         (gzip.compress(header(0x08, 3) + b"abcd", mtime=0), "holds more than 3 bytes after its header"),
         (gzip.compress(header(0x08, 1) + b"a", mtime=0)[:-1], "ends within its gzip stream"),
-        (gzip.compress(header(0x08, 1) + b"a", mtime=0) + b"more", "goes on after its gzip stream"),
+        (gzip.compress(header(0x08, 1) + b"a", mtime=0) + b"more", "has bytes after its gzip stream"),
     ],
 )
 def test_the_error_says_what_was_found_and_expected(content: bytes, message: str) -> None:

@@ -10,7 +10,7 @@ from contextual_dropout_lab.data.vqa.visual import decode_whole
 from tests.lab.data.scans import drawn_over
 
 REFUSED = f"some.jpg cannot be decoded .it is drawn in more than {MAX_SCANS} scans"
-#: What is no scan, only looks so: a comment, as long as it says.
+#: Bytes that look like a scan and are none: a comment of the declared length.
 COMMENT = b"\xff\xfe\x00\xc8" + 99 * b"\xff\xda"
 
 

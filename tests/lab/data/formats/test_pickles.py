@@ -85,11 +85,11 @@ def test_no_other_name_is_admitted(name: bytes) -> None:
         (b"\x80\x04}.", "its protocol is 4, that of CIFAR is 2"),
         (b"\x80\x02].", "preceded by a dict"),
         (b"\x80\x02.", "preceded by a dict"),
-        (b"\x80\x02}.}", "goes on after its end at byte 4"),
+        (b"\x80\x02}.}", "has bytes after its end at byte 4"),
         (b"\x80\x02(q\x01", "preceded by a value"),
         (b"\x80\x02h\x07", "nothing was kept under 7"),
-        (b"\x80\x02}(K\x01K\x02u.", "a key that is no string"),
-        (b"\x80\x02}(U\x01au.", "a key that is no string, or no value"),
+        (b"\x80\x02}(K\x01K\x02u.", "a key that is not a string"),
+        (b"\x80\x02}(U\x01au.", "a key that is not a string, or has no value"),
         (b"\x80\x02}K\x01u.", "preceded by a Mark"),
         (b"\x80\x02](U\x01aK\x01u.", "preceded by a dict"),
         (b"\x80\x02cnumpy\nndarray\n)R", "instruction b'\\)'"),
@@ -141,7 +141,7 @@ def test_instructions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tuples_of_tuples_take_no_time() -> None:
     laughs = b"K\x01\x85q\x00" + b"h\x00\x86q\x00" * 200
     read_pickle(b"\x80\x02}(U\x01a" + laughs + b"u.", "some")
-    with pytest.raises(DataError, match="a key that is no string"):
+    with pytest.raises(DataError, match="a key that is not a string"):
         read_pickle(b"\x80\x02}(" + laughs + b"K\x01u.", "some")
 
 

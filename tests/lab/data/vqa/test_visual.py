@@ -52,7 +52,7 @@ def test_easy_vqa_packed_or_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("questions", "message"),
     [
-        ({}, "is no list"),
+        ({}, "is not a list"),
         ([["what?", "circle"]], "entry 0 of train/questions.json is"),
         ([["what?", "circle", 3]], "the id of an image"),
         ([["what?", "circle", "0"]], "the id of an image"),

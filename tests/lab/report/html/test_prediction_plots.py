@@ -1,4 +1,4 @@
-"""The numbers of the figures of predictions, against torchmetrics, numpy and direct computation."""
+"""The numbers of the plots of predictions, against torchmetrics, numpy and direct computation."""
 
 from __future__ import annotations
 

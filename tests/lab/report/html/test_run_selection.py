@@ -134,12 +134,12 @@ def broken(root: Results, fault: str) -> None:
 
 
 FAULTS = {
-    "cut off": "is no valid JSON",
+    "cut off": "is not valid JSON",
     "no config": "has no config",
     "strange config": "has no configuration of a run",
     "no test": "has no results of a test",
-    "NaN": "has no number, but NaN or infinity, at test/noise-1/accuracy",
-    "a list": "is no record of a run",
+    "NaN": "has a number that is not finite at test/noise-1/accuracy",
+    "a list": "is not a record of a run",
 }
 
 
@@ -165,4 +165,4 @@ def test_an_ensemble_that_cannot_be_read_is_left_out_and_told(root: Results) -> 
     (root.records / "mnist" / "noisy" / "concrete" / "ensemble.json").write_text("{")
     (found,) = select(["mnist"], root)
     assert found.summary.runs[ALL[0]].ensemble is None
-    assert found.summary.faults == {"noisy/concrete/ensemble": "is no valid JSON"}
+    assert found.summary.faults == {"noisy/concrete/ensemble": "is not valid JSON"}

@@ -85,7 +85,7 @@ def test_without_predictions_there_are_the_figures_of_records(results: Results, 
     assert found.gallery is None
     (note,) = found.notes
     assert note == (
-        "Figures of predictions and the gallery are left out: neither curves nor predictions at noise of sd 1 are kept "
+        "Plots of predictions and the gallery are left out: neither curves nor predictions at noise of sd 1 are kept "
         "here (runs keep them in their work folder, which --work names)."
     )
     assert found.with_lines == {}
@@ -120,7 +120,7 @@ def test_curves_of_another_configuration_are_not_taken(results: Results, data: P
     found = section(results, data)
     assert "Predictions that are not kept here, of some seeds: Contextual Bernoulli (seeds 0)." in found.notes
     path.write_text("{")
-    assert "Contextual Bernoulli, seed 0, is left out of the figures of predictions" in section(results, data).notes[0]
+    assert "Contextual Bernoulli, seed 0, is left out of the plots of predictions" in section(results, data).notes[0]
 
 
 def test_methods_with_curves_only_are_not_in_the_gallery(
@@ -174,7 +174,7 @@ def test_runs_on_other_examples_are_told(results: Results, data: Path, two: Two,
     keep(results, other := record("noisy", "concrete", 0, 86.0), examples)
     write(results, other)  # with another hash of the data
     assert section(results, data).notes == [
-        "Concrete, seed 0, is left out of the figures of predictions and the gallery: it was tested on other examples "
+        "Concrete, seed 0, is left out of the plots of predictions and the gallery: it was tested on other examples "
         "than those of mnist here."
     ]
 
@@ -193,7 +193,7 @@ def test_damaged_predictions_are_told(results: Results, data: Path, two: Two, ex
     found = section(results, data)
     assert titles(found) == FIGURES
     (note,) = found.notes
-    assert note.startswith("Contextual Bernoulli, seed 0, is left out of the figures of predictions and the gallery")
+    assert note.startswith("Contextual Bernoulli, seed 0, is left out of the plots of predictions and the gallery")
     assert f"{path.name} is damaged" in note
     assert found.gallery is not None
     assert [method["label"] for method in found.gallery["methods"]] == ["Concrete", "Contextual Bernoulli"]
@@ -208,7 +208,7 @@ def test_predictions_that_are_no_numbers_are_told(results: Results, data: Path, 
     assert titles(found) == FIGURES
     (note,) = found.notes
     assert "Contextual Bernoulli, seed 0, is left out" in note
-    assert "has logits that are no numbers" in note
+    assert "has logits that are not numbers" in note
 
 
 def test_predictions_of_another_configuration_are_not_taken(results: Results, data: Path, two: Two) -> None:
