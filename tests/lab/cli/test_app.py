@@ -166,7 +166,7 @@ def test_data_lists_what_is_there(tmp_path: Path) -> None:
     [
         (["run", "nowhere", "noisy", "x"], "no experiment 'nowhere'"),
         (["run", "mnist", "noisy", "x"], "unknown method 'x'"),
-        (["run", "mnist", "noisy", "gating", "--set", "epochs"], "no assignment"),
+        (["run", "mnist", "noisy", "gating", "--set", "epochs"], "not an assignment"),
         (["table", "nothing"], "nothing"),
         (["run", "digits", "noisy", "mc-bernoulli", "--set", "epochs=many"], "epochs must be of type int, got 'many'"),
         (["run", "digits", "noisy", "mc-bernoulli", "--seed", "-1"], "seed must not be negative"),

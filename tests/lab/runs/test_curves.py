@@ -100,7 +100,7 @@ def test_one_sample_has_no_p_values() -> None:
 def test_predictions_that_are_no_numbers_are_refused() -> None:
     samples = predicted(0).samples.clone()
     samples[0, 0, 0] = torch.nan
-    with pytest.raises(ExperimentError, match="no numbers"):
+    with pytest.raises(ExperimentError, match="not numbers"):
         curves_of([Prediction(samples)], LABELS)
 
 

@@ -124,9 +124,9 @@ def test_a_checkpoint_that_is_cut_or_has_a_hole_is_not_read(tmp_path: Path) -> N
             raise AssertionError(f"{name}: read as {load_tensors(path)}")
 
 
-def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_not_a_checkpoint(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(2)}, tmp_path / "checkpoint.pt")
-    with pytest.raises(ExperimentError, match="no checkpoint of a run: delete it"):
+    with pytest.raises(ExperimentError, match="not a checkpoint of a run: delete it"):
         load_tensors(tmp_path / "checkpoint.pt")
 
 
@@ -149,7 +149,7 @@ def test_a_run_never_takes_a_part_of_a_file_for_the_whole(tmp_path: Path) -> Non
         path.write_bytes(whole)
         assert read() is not None
     results.path(config).write_text("[]")
-    with pytest.raises(ExperimentError, match="no record of a run"):
+    with pytest.raises(ExperimentError, match="not a record of a run"):
         results.read(config)
 
 

@@ -47,7 +47,7 @@ def write(folder: Path, **changes: Any) -> Path:
         ({"shape": [10**9]}, "expected at most 1048576 numbers"),
         ({"shape": [-64]}, "expected a list of positive numbers"),
         ({"shape": 64}, "expected a list of positive numbers"),
-        ({"classes": 10}, "no list of names"),
+        ({"classes": 10}, "not a list of names"),
         ({"config": {"hidden": ["x"]}}, "hidden must be of type int"),
         ({"config": {"conversion": "none"}}, "unexpected keyword argument"),
         ({"config": {"setting": "../../up"}}, "setting must be a name without slashes"),
