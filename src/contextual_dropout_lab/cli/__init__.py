@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command. What a user can put right is told in a line, not as a traceback."""
+    """Run the command. An error that the user can put right is printed as a line, not as a traceback."""
     try:
         _run()
     except ModuleNotFoundError as error:
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    """Imports what the command needs, some of it only when that is called."""
+    """Import what the command needs, some of it only when it is called."""
     from contextual_dropout_lab.cli.app import app
     from contextual_dropout_lab.data import DataError
     from contextual_dropout_lab.errors import ExperimentError

@@ -1,4 +1,4 @@
-"""Commands: what can be run, run it, look at what came out.
+"""The commands: list what can be run, run it, look at the results.
 
 Heavy imports (torch, matplotlib) happen in the commands that need them, so that ``--help`` is quick.
 """
@@ -41,7 +41,7 @@ app = typer.Typer(
 Try `contextual-dropout reproduce mnist --preset quick` (some minutes), then `contextual-dropout table mnist-quick`.
 Runs that are done are not repeated; a command that was interrupted resumes where it stopped.""",
 )
-console = Console(quiet=os.environ.get("RANK", "0") != "0")  # of processes that train together, the first one speaks
+console = Console(quiet=os.environ.get("RANK", "0") != "0")  # only the first process prints
 
 
 @app.command("list")
@@ -225,7 +225,7 @@ def inspect(
     noise: Annotated[float | None, typer.Option(help="Noise on test images; by default as in training.", min=0)] = None,
     data: DataDirectory = None,
 ) -> None:
-    """Draw the most uncertain test images of trained networks, and Q-Q plots of what their t-tests take for normal.
+    """Draw the most uncertain test images of trained networks, and Q-Q plots of what their t-tests assume to be normal.
 
     Of runs on questions about images (easy-vqa, vqa) it draws panels: images and questions, and the probable answers.
     """

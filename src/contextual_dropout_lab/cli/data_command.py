@@ -19,7 +19,7 @@ SPLITS = ("train", "test")
 
 
 def get_datasets(names: list[str], directory: Path | None, console: Console) -> int:
-    """Load every split of the data sets, which fetches what is not there; how many could not be had."""
+    """Load every split of the data sets, fetching what is not there; returns how many could not be loaded."""
     failed = 0
     with Progress(*Progress.get_default_columns(), DownloadColumn(), console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
@@ -32,7 +32,7 @@ def get_datasets(names: list[str], directory: Path | None, console: Console) -> 
         for name, split in itertools.product(names, SPLITS):
             try:
                 load(name, split, directory, show)
-            except DataError as error:  # noqa: PERF203, the other sets can still be had
+            except DataError as error:  # noqa: PERF203, the other sets can still be loaded
                 failed += 1
                 console.print(f"[red]{name}, {split}:[/red] {error}", highlight=False)
     return failed

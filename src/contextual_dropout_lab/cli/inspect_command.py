@@ -29,7 +29,7 @@ from contextual_dropout_lab.store.results import Results
 
 __all__ = ["inspect_runs"]
 
-#: What runs must share to be tested on the same inputs.
+#: The fields that runs must share to be tested on the same inputs.
 _SHARED = ("data", "network", "split", "validation_examples", "test_examples")
 
 

@@ -1,4 +1,4 @@
-"""``contextual-dropout predict``: what a trained network says of images."""
+"""``contextual-dropout predict``: the answers of a trained network to images."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def prediction_table(
     if config.data in QUESTION_DATA:
         raise typer.BadParameter(
             f"{config.name} answers questions, and there are none on image files: `contextual-dropout inspect "
-            f"{network}` shows what it says of its test questions"
+            f"{network}` shows its answers to test questions"
         )
     if images:
         x = _prepared(config, read_images(images, input_shape(network), classes), noise or 0.0)
@@ -58,7 +58,7 @@ def prediction_table(
 
 
 def read_images(paths: list[Path], shape: tuple[int, ...], classes: tuple[str, ...]) -> LabelledImages:
-    """JPEG or PNG files, of which nobody knows the label, in the size and the colours that a network reads.
+    """Read JPEG or PNG files, which have no labels, in the size and the colours that a network reads.
 
     Args:
         paths: of the files.

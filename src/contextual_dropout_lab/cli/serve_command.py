@@ -13,9 +13,9 @@ from contextual_dropout_lab.store.networks import FILE
 
 __all__ = ["DEMO", "find_beside", "find_checkpoint", "listen", "serve_network"]
 
-#: What `make demo` trains.
+#: The network that `make demo` trains.
 DEMO = Path("runs/demo/work/digits/noisy/contextual-bernoulli/seed-0")
-#: What a network is compared with, if it is there.
+#: The method that a network is compared with, if it is there.
 BESIDE = "mc-bernoulli"
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "resize",
 ]
 
-#: Of the pixels of CIFAR-10's training images from 0 to 1: red, green, blue.
+#: Mean and sd of the pixels of CIFAR-10's training images from 0 to 1: red, green, blue.
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 #: The same of ImageNet, as everybody uses them.

@@ -40,7 +40,7 @@ def fetch(file: File, url: str, folder: Path, progress: Progress | None = None) 
         file: its name, size and SHA-256.
         url: the mirror, to which the name is appended.
         folder: where the file is put.
-        progress: is told how far the download is, for a progress bar.
+        progress: called with how far the download is, for a progress bar.
 
     Returns:
         The path of the file.

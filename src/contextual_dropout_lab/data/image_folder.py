@@ -37,7 +37,7 @@ MAX_MEMORY = 2**33
 
 
 class DamagedImagesWarning(UserWarning):
-    """Images were left out: says how many, which, and why."""
+    """The warning that images were left out: how many, which, and why."""
 
 
 class ImageFolder(Dataset[tuple[Tensor, int]]):
@@ -117,7 +117,7 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
 
     @property
     def sha256(self) -> str:
-        """Over the names, lengths and labels of the files, whose contents may be too many to read for it."""
+        """The SHA-256 of names, lengths and labels of the files; their contents may be too large to read for it."""
         digest = hashlib.sha256()
         for name, label in zip(self.names, self.labels.tolist(), strict=True):
             digest.update(f"{name}\0{self.files.length(name)}\0{label}\n".encode(errors="surrogateescape"))

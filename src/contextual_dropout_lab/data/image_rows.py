@@ -54,7 +54,7 @@ class ImageRows(Rows):
         return torch.Size([len(self.folder), 3, self.side, self.side])
 
     def is_floating_point(self) -> bool:
-        """They are, from 0 to 1 unless ``prepare`` makes something else of them."""
+        """Whether pixels are floating-point numbers: they are, from 0 to 1 unless ``prepare`` changes that."""
         return True
 
     def index_select(self, dim: int, index: Tensor, /) -> Tensor:

@@ -37,10 +37,10 @@ __all__ = [
 
 #: Sets of image files, and the side to which their images are scaled.
 IMAGE_FILES = {"tiny-imagenet-20": 64, "tiny-imagenet-200": 64, "imagenet": 256}
-#: What :func:`load` knows.
+#: The data sets of :func:`load`.
 NAMES = (*SOURCES, *CIFAR, *IMAGE_FILES, "digits")
 
-#: Of scikit-learn's 1,797 digits, 450 are the test split; which ones, split_validation tells with this seed.
+#: Of scikit-learn's 1,797 digits, 450 are the test split; split_validation with this seed selects them.
 DIGITS_TEST, DIGITS_SEED = 450, 0
 #: In the folder of scikit-learn.
 DIGITS_FILE = "datasets/data/digits.csv.gz"

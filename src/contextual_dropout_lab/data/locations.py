@@ -35,7 +35,7 @@ def locate(
         name: ``"mnist"``, ``"fashion-mnist"``, ``"kmnist"``, ``"cifar10"`` or ``"cifar100"``.
         split: ``"train"`` or ``"test"``.
         directory: the only folder to look at, if given.
-        progress: is told how far a download is.
+        progress: called with how far a download is.
 
     Returns:
         The paths of the images and of the labels. For CIFAR those of the batches and of the names of the classes, or

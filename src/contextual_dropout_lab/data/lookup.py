@@ -13,7 +13,7 @@ __all__ = ["Lookup", "Rows", "noise_on_regions"]
 
 
 class Rows(Protocol):
-    """Rows that can be had by their numbers: a tensor, or something that reads them from a disk."""
+    """Rows that can be read by their numbers: a tensor, or an object that reads them from a disk."""
 
     @property
     def shape(self) -> torch.Size: ...
@@ -46,7 +46,7 @@ class Lookup:
 
     @property
     def shape(self) -> torch.Size:
-        """(N, ...), as of the tensor that it stands for."""
+        """The shape (N, ...) of the tensor that it stands for."""
         return torch.Size([len(self.rows), *self.table.shape[1:]])
 
     @property
@@ -65,7 +65,7 @@ class Lookup:
         return self.table.dtype
 
     def to(self, device: torch.device) -> Lookup:
-        """On another device; what is read from a disk is sent there as it is read."""
+        """Move to another device; rows on a disk are sent there as they are read."""
         table = self.table.to(device) if isinstance(self.table, Tensor) else self.table
         return Lookup(table, self.rows.to(device))
 
@@ -85,7 +85,7 @@ class Lookup:
 
 
 def noise_on_regions(x: Tensor, sd: float, generator: torch.Generator) -> Tensor:
-    """:func:`gaussian_noise` on regions (B, R, D), but for those that are padding, all zero.
+    """Apply :func:`gaussian_noise` to regions (B, R, D), except for those that are padding, all zero.
 
     Example:
         >>> x = torch.tensor([[[1.0, 2.0], [0.0, 0.0]]])

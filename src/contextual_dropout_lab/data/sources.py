@@ -63,7 +63,7 @@ def _splits(*files: tuple[int, str]) -> dict[str, tuple[File, File]]:
     return {"train": (train[0], train[1]), "test": (test[0], test[1])}
 
 
-# Sizes and SHA-256 are computed from the published files, but for KMNIST's train split: its two are those that
+# Sizes and SHA-256 are computed from the published files, except for KMNIST's train split: its two are those that
 # TensorFlow Datasets (url_checksums/kmnist.txt) and torchvision-ruby record independently of each other.
 SOURCES = {
     "mnist": Source(

@@ -1,4 +1,4 @@
-"""Splitting a data set in two, the same way on every machine and with every version of every library."""
+"""Split a data set in two, the same way on every machine and with every version of every library."""
 
 from __future__ import annotations
 

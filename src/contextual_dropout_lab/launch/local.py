@@ -1,4 +1,4 @@
-"""Many runs, side by side in processes, with a view of how far they are."""
+"""Do many runs side by side in processes, and report how far they are."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _in_a_pool(
     watcher: Watcher,
     failures: list[Failure],
 ) -> list[Failure]:
-    """Until all is done, or a worker is killed; what ended is taken from ``todo``. Those that wait for other runs."""
+    """Work until all is done or a worker is killed, taking what ended from ``todo``; the runs that wait for others."""
     waiting: list[Failure] = []
     context = multiprocessing.get_context("spawn")
     news = context.Queue()  # a new one for each pool: a killed writer may have left it locked
@@ -140,7 +140,7 @@ def _follow(
     failures: list[Failure],
     waiting: list[Failure],
 ) -> None:
-    """Until all runs have ended: tell the watcher, and take what ended from the list of what is to do."""
+    """Inform the watcher until all runs have ended, and take those that ended from the list of what is to do."""
     pending = set(running)
     while pending:
         ended, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)

@@ -41,7 +41,7 @@ class Job:
     data_directory: str | None
 
     def __call__(self) -> str | None:
-        """Do the run; what a user can put right is returned as a message."""
+        """Do the run; an error that the user can put right is returned as a message."""
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
         try:
             if self.config.devices > 1:
@@ -112,7 +112,7 @@ def cluster_sweep(
 
 
 def _follow(running: dict[submitit.Job[str | None], RunConfig], results: Results, watcher: Watcher) -> list[Failure]:
-    """Until all jobs have ended."""
+    """Wait until all jobs have ended."""
     failures: list[Failure] = []
     while running:
         for job in [job for job in running if job.done()]:

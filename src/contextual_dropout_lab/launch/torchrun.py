@@ -28,7 +28,7 @@ def under_torchrun() -> bool:
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent is gone: what a process does whose parent was killed would be nobody's."""
+    """End this process when its parent is gone: nobody would wait for the results of a process without a parent."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -41,7 +41,7 @@ def end_with(parent: int) -> None:
 def launch(
     config: RunConfig, results: Results, data_directory: str | os.PathLike[str] | None, news: Any
 ) -> dict[str, Any]:
-    """:func:`~contextual_dropout_lab.runs.run.run` on as many processes of this machine as the run is for.
+    """Call :func:`~contextual_dropout_lab.runs.run.run` in as many processes of this machine as the run is for.
 
     Args:
         config: the run.

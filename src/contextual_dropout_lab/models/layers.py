@@ -21,7 +21,7 @@ def convolution(before: int, after: int, kernel: int = 3, stride: int = 1) -> nn
 
 
 def initialise(model: nn.Module) -> None:
-    """He initialisation of all convolutions, Var(w) = 2 / fan_out (He et al. 2015); other layers keep torch's.
+    """Apply He initialisation to all convolutions, Var(w) = 2 / fan_out (He et al. 2015); other layers keep torch's.
 
     Example:
         >>> layer = convolution(64, 64)

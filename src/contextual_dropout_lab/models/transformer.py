@@ -1,4 +1,4 @@
-"""Blocks of attention networks, whose dropout layers know of padding."""
+"""Blocks of attention networks, whose dropout layers take padding into account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights from a file into a network, and nothing but weights: no file is ever executed."""
+"""Load weights, and nothing but weights, from a file into a network: no file is ever executed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ __all__ = [
     "write_page",
 ]
 
-#: What draws, and where it is.
+#: The names that draw, and their modules.
 _DRAWS = {
     "results_page": "contextual_dropout_lab.report.markdown_page",
     "save_all": "contextual_dropout_lab.report.plots",
@@ -35,7 +35,7 @@ _DRAWS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what draws when it is first asked for: tables do without matplotlib."""
+    """Import the names that draw at their first use: tables do not need matplotlib."""
     if name in _DRAWS:
         return getattr(import_module(_DRAWS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ __all__ = ["facts"]
 
 
 def facts(summary: Summary) -> dict[str, str]:
-    """Plain text by what it is about."""
+    """The facts as plain text, by their subject."""
     return {
         **{f"Seeds, {setting}": _seeds(summary, setting) for setting in summary.settings},
         **{f"Training, {setting}": _training(summary, setting) for setting in summary.settings},
@@ -46,7 +46,7 @@ def _cpu_hours(summary: Summary) -> float:
 
 
 def _commits(summary: Summary) -> str:
-    """Each with its number of runs; uncommitted changes are told."""
+    """Commits with their numbers of runs, and whether there were uncommitted changes."""
     counts: dict[str, int] = {}
     for record in summary.records:
         origin = record["provenance"]

@@ -1,4 +1,4 @@
-"""Are the differences between the two top classes normal over samples, as the t-test assumes (Appendix D)?"""
+"""Tests of whether differences between the two top classes are normal over samples (Appendix D)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Normality:
 
     @property
     def differences(self) -> Tensor:
-        """Between these two, (K, B)."""
+        """The differences between these two, (K, B)."""
         return self._top_two[..., 0] - self._top_two[..., 1]
 
     @cached_property

@@ -191,7 +191,7 @@ CLEAN_TO_NOISY: Mapping[str, Mapping[str, PaperScore]] = {
     "contextual-bernoulli": {"accuracy": PaperScore(78.08), "pavpu-0.05": PaperScore(78.49)},
 }
 
-#: What the paper calls a method of ours, where it is not our name: its contextual Bernoulli dropout is trained by ARM,
+#: The paper's names of our methods, where they differ from ours: its contextual Bernoulli dropout is trained by ARM,
 #: and is compared with ours by either estimator.
 IN_THE_PAPER: Mapping[str, str] = {"contextual-bernoulli-arm": "contextual-bernoulli"}
 
@@ -235,7 +235,7 @@ PARAMETERS: Mapping[str, int] = {
     "contextual-bernoulli": 311_000,
     "contextual-gaussian": 311_000,
 }
-#: What the architecture of the text has, by the reduction gamma (erratum 11): the text says 10, the table is of 32.
+#: The parameters of the text's architecture, by the reduction gamma (erratum 11): the text says 10, the table is of 32.
 PARAMETERS_BY_REDUCTION: Mapping[int, int] = {10: 410_219, 32: 311_465}
 
 

@@ -13,7 +13,7 @@ from contextual_dropout_lab.store.results import Results
 
 __all__ = ["fault_of", "read_records"]
 
-#: What every record has.
+#: The keys that every record has.
 PARTS = ("config", "provenance", "data", "parameters", "cost", "history", "test", "ood")
 
 

@@ -21,7 +21,7 @@ __all__ = ["ReportError", "Runs", "Statistic", "Summary", "summarise", "summaris
 
 
 class ReportError(ValueError):
-    """Records that cannot be reported, and what to do."""
+    """The error for records that cannot be reported, with what to do."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _of_these(ensemble: Any, records: dict[int, dict[str, Any]]) -> bool:
 
 
 def _check_alike(name: str, records: list[dict[str, Any]]) -> None:
-    """Only runs that differ in nothing but their seed are averaged."""
+    """Refuse to average runs that differ in more than their seeds."""
     first = records[0]
     for earlier, record in pairwise(records):
         seed = record["config"]["seed"]

@@ -140,7 +140,7 @@ class RunConfig:
         return cls(**{name: typed(name, value, fields[name].type) for name, value in values.items()})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The configuration as plain values."""
         values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return values
 
@@ -263,7 +263,7 @@ def _choose(kind: str, name: str, choices: dict[str, dict[str, Any]]) -> dict[st
 
 
 def _merged(*parts: dict[str, Any]) -> dict[str, Any]:
-    """Later parts over earlier ones, mapping by mapping."""
+    """Merge later parts over earlier ones, mapping by mapping."""
     result: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():

@@ -10,11 +10,11 @@ from contextual_dropout_lab.errors import ConfigError
 
 __all__ = ["PARTS", "check_name", "check_parts", "mapping", "short", "typed"]
 
-#: Of the file of an experiment.
+#: The parts of an experiment's file.
 PARTS = ("base", "settings", "methods", "presets")
 #: More seeds of a setting are refused.
 MAX_SEEDS = 10_000
-#: And so are whole numbers beyond this, on either side of 0.
+#: Whole numbers beyond this, on either side of 0, are refused too.
 MAX_NUMBER = 2**63
 
 
@@ -50,7 +50,7 @@ def mapping(values: dict[str, Any], key: str, where: str) -> dict[str, Any]:
 
 
 def check_name(field: str, value: Any) -> None:
-    """Names are those of folders: they must not lead anywhere else."""
+    """Check names, which become folders and must not lead anywhere else."""
     if not isinstance(value, str) or not re.fullmatch(r"[^/\\\x00-\x1f]+", value) or value.strip(". ") == "":
         raise ConfigError(f"{field} must be a name without slashes, got {short(value)}")
 

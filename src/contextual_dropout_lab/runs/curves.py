@@ -45,18 +45,18 @@ BINS, BARS = 15, 20
 PATIENCE = 600.0
 #: Points of a risk-coverage curve.
 POINTS = 100
-#: Of p-values: evenly on a logarithmic axis, and the paper's.
+#: Thresholds of p-values: evenly on a logarithmic axis, and the paper's.
 THRESHOLDS = tuple(sorted({*(float(f"{10 ** (power / 4):.3g}") for power in range(-24, 1)), 0.05}))
 
 Numbers = list[float]
-#: What the fields of curves have to be, by their type.
+#: The expected form of the fields of curves, by their type.
 EXPECTED = {
     "int": "a whole number above 0",
     "float": "a finite number",
     "Numbers": "a list of finite numbers",
     "dict[str, Numbers]": "lists of finite numbers by name",
 }
-#: Of those that are tables; without p-values there are none but the first.
+#: The columns of those that are tables; without p-values there is only the first table.
 COLUMNS = {
     "reliability": ("predictions", "confidence", "right"),
     "certain": ("predictions", "right"),
@@ -168,7 +168,7 @@ def require_numbers(predictions: Iterable[Classification]) -> None:
 
 
 def write_curves(results: Results, config: RunConfig, predictions: Sequence[Classification], targets: Tensor) -> None:
-    """Keep the curves of a run at its own noise level beside its record.
+    """Store the curves of a run at its own noise level beside its record.
 
     Args:
         results: where the records are.
@@ -262,13 +262,13 @@ def _sums(place: Tensor, values: Tensor, count: int) -> Numbers:
 
 
 def _short(values: Tensor) -> Numbers:
-    """Six digits, and no decimals where there are none."""
+    """The number with six digits, and without decimals where it has none."""
     found = (float(f"{value:.6g}") if abs(value) < 1e5 else round(value) for value in values.double().tolist())
     return [int(value) if value == int(value) else value for value in found]
 
 
 def _check(curves: Curves) -> None:
-    """Raise a ValueError where a field is not what a report can draw."""
+    """Raise a ValueError if a report cannot draw a field."""
     for field in dataclasses.fields(Curves):
         if not _sound(value := getattr(curves, field.name), str(field.type)):
             raise ValueError(f"{field.name} is {short(value)}: expected {EXPECTED[str(field.type)]}")
@@ -280,7 +280,7 @@ def _check(curves: Curves) -> None:
 
 
 def _sound(value: Any, kind: str) -> bool:
-    """Whether it is what :data:`EXPECTED` says of the kind."""
+    """Whether it is what :data:`EXPECTED` has for the kind."""
     if kind.startswith("dict"):
         return isinstance(value, dict) and all(_sound(each, "Numbers") for each in value.values())
     if kind == "Numbers":

@@ -1,4 +1,4 @@
-"""Deep ensembles of trained runs, from the predictions that they kept, or from their networks."""
+"""Deep ensembles of trained runs, from their stored predictions, or from their networks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIGURES = ("accuracy", "log_likelihood", "calibration_error")
 
 
 def ensemble_records(configs: Iterable[RunConfig], results: Results, data_directory: Any = None) -> list[str]:
-    """Write ``ensemble.json`` beside the records of every setting and method whose predictions can be had.
+    """Write ``ensemble.json`` beside the records of every setting and method whose predictions are available.
 
     Predictions that a run did not keep are made again by its tracked network, if there is one.
 
@@ -99,7 +99,7 @@ def _samples(config: RunConfig, results: Results, examples: Examples) -> list[Te
 
 
 def ensemble(members: list[Tensor]) -> Tensor:
-    """Samples (K, N, C) of an ensemble: M members share the K samples that one network has, so evenly as may be.
+    """Samples (K, N, C) of an ensemble: M members share the K samples that one network has, as evenly as possible.
 
     Members without randomness give one each.
 

@@ -53,7 +53,7 @@ with _versions_without_imports():
 
 
 class DirectCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint where it is to be: ``Fabric(plugins=[DirectCheckpoints()])``.
+    """Writes a checkpoint directly to its place: ``Fabric(plugins=[DirectCheckpoints()])``.
 
     Fabric's own way writes it into the system's folder for temporary files and then moves it. That folder may be
     smaller than a checkpoint, and there a killed process leaves its file for good. To be whole or not there is seen to
@@ -123,7 +123,7 @@ def share(rows: int, rank: int, size: int) -> tuple[slice, float]:
 
 
 def on_first(fabric: Fabric, work: Callable[[], T]) -> T:
-    """Do something on the first process only; what it gave, or raised, comes out on every process."""
+    """Do something on the first process only; every process returns its result, or raises its error."""
     value, error = None, None
     if fabric.is_global_zero:
         try:

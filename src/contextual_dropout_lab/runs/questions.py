@@ -61,7 +61,7 @@ PATCH = {"easy-vqa": 16, "daquar": 20}
 #: One image in this many is held out for validation: questions on one image stay together. Of VQA v2 a fifth, as in the
 #: paper, which draws it of all questions.
 HELD_OUT, HELD_OUT_OF_VQA = 4, 5
-#: That each predicted probability takes: three copies in double precision while they are made, measured and kept.
+#: Bytes of each predicted probability: three copies in double precision while they are made, scored and stored.
 BYTES = 24
 
 

@@ -33,7 +33,7 @@ from contextual_dropout_lab.store.results import PREDICTIONS, Results
 
 __all__ = ["missing_start", "run"]
 
-#: What a run keeps in its folder.
+#: The files that a run has in its folder.
 FILES = (CHECKPOINT, FILE, PREDICTIONS)
 
 
@@ -73,7 +73,7 @@ def run(
 
 
 def _begin(config: RunConfig, results: Results, stack: ExitStack) -> dict[str, Any] | None:
-    """Lock the run, clear away what killed processes left, and read the record if there is one."""
+    """Lock the run, remove what killed processes left, and read the record if there is one."""
     directory = results.work / config.name
     stack.enter_context(results.locked(config.name))
     written = [results.path(config), curves_path(results, config), *(directory / name for name in FILES)]
@@ -84,7 +84,7 @@ def _begin(config: RunConfig, results: Results, stack: ExitStack) -> dict[str, A
 
 
 def _measure(trained: Trained, config: RunConfig, results: Results, examples: Examples) -> dict[str, Any]:
-    """Evaluate; write network, predictions and their curves, then the record, which says that all is there."""
+    """Evaluate; write network, predictions and their curves, and last the record, which marks the run as done."""
     directory = results.work / config.name
     evaluation, predictions = _evaluated(trained.model, config, examples)
     steps = config.epochs * -(-len(examples.x) // config.batch_size)

@@ -87,7 +87,7 @@ class Examples:
 
 
 def load_examples(config: RunConfig, directory: str | os.PathLike[str] | None = None) -> Examples:
-    """Load all that a configuration asks for, so that what is missing is missed before training.
+    """Load all data of a configuration, so that missing data is noticed before training.
 
     The test set is not touched when it asks for validation.
     """

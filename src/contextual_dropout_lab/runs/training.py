@@ -33,7 +33,7 @@ from contextual_dropout_lab.store.provenance import provenance
 __all__ = ["AFTER_DIVERGENCE", "CHECKPOINT", "Trained", "train"]
 
 CHECKPOINT = "checkpoint.pt"
-#: What to do about it: the same configuration would end the same way.
+#: Advice after divergence: the same configuration would end the same way.
 AFTER_DIVERGENCE = "choose a smaller learning rate (optimizer.lr, phi_lr, eta_lr), or another seed"
 #: Epochs between two checkpoints.
 CHECKPOINT_EVERY = 5
@@ -246,7 +246,7 @@ def _restore(training: Training, state: dict[str, Any], checkpoint: Path) -> Non
 
 
 def _check_shapes(kept: dict[Tensor, dict[str, Any]]) -> None:
-    """Raise a ValueError where what the optimizer knows of a parameter is of another shape, which torch takes."""
+    """Raise a ValueError if the optimizer's state of a parameter has another shape, which torch accepts."""
     for parameter, values in kept.items():
         for name, value in values.items():
             fits = isinstance(value, Tensor) and value.shape in (parameter.shape, torch.Size([]))
@@ -255,7 +255,7 @@ def _check_shapes(kept: dict[Tensor, dict[str, Any]]) -> None:
 
 
 def _check_told(state: dict[str, Any], epochs: int) -> None:
-    """Raise a ValueError where what is not torch's to check is not as this version writes it."""
+    """Raise a ValueError if a value that torch does not check is not as this version writes it."""
     epoch, history, commits = state.get("epoch"), state.get("history"), state.get("commits", [])
     as_expected = {
         "epoch": type(epoch) is int and 0 <= epoch <= epochs,

@@ -28,7 +28,7 @@ from contextual_dropout_lab.store.files import write_tensors
 
 __all__ = ["require_word_vectors", "write_word_vectors"]
 
-#: Under which name a file says of which words its vectors are.
+#: The metadata key for the checksum of the words that a file has vectors of.
 WORDS = "words_sha256"
 
 
@@ -55,7 +55,7 @@ def write_word_vectors(
 
 
 def require_word_vectors(config: RunConfig, words: WordVocabulary) -> None:
-    """Refuse vectors of other words: rows are told by their numbers alone, and would fit without a sound.
+    """Refuse vectors of other words: rows have only their numbers, so wrong ones would fit without an error.
 
     Raises:
         ConfigError: the run's ``weights`` are such vectors. Files that are none are not looked at.

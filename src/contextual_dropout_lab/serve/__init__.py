@@ -1,4 +1,4 @@
-"""The live page: draw a digit or drop an image, and see what trained networks say of it, and how certain they are.
+"""The live page: draw a digit or drop an image, and see the answers of trained networks, and how certain they are.
 
 A request goes through :mod:`~contextual_dropout_lab.serve.guard` to :mod:`~contextual_dropout_lab.serve.application`;
 what was sent becomes pixels in :mod:`~contextual_dropout_lab.serve.drawings` or

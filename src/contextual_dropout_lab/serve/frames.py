@@ -30,7 +30,7 @@ class Frame:
         box: height and width that the ink's bounding box is scaled to fit.
         pen: the width of a stroke.
         ink: the mean of an image, if it is the same for all digits: the pen becomes finer or broader towards it.
-        centre: what comes to the middle of the image: the middle of the bounding box, or the centre of mass.
+        centre: the point moved to the middle of the image: the middle of the bounding box, or the centre of mass.
         aspect: "kept", or "squeezed": the box is filled from top to bottom, and what is too wide for it made narrower.
         slant: "kept", or "removed": sheared until rows of ink stand above one another.
         cut: "ink" where image files are cut to their ink as well, "middle" where they are taken whole.

@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Around the application, so that its error pages have the headers too.
+    """Wraps the application, so that its error pages have the headers too.
 
     * Bound to this machine only, it answers to this machine's names only: a site elsewhere whose name is made to point
       here (DNS rebinding) is refused.

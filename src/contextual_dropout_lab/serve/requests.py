@@ -34,7 +34,7 @@ MAX_UPLOAD, MAX_DRAWING = 8 * 2**20, 2**19
 MAX_IMAGES, MAX_DRAWINGS = 8 * MAX_UPLOAD, 32 * MAX_DRAWING
 #: Seconds in which they have to be here.
 PATIENCE = 30
-#: Of sampled masks, and the standard deviation of noise on pixels from 0 to 1.
+#: The most sampled masks, and the largest standard deviation of noise on pixels from 0 to 1.
 MAX_SAMPLES, MAX_NOISE = 100, 3.0
 MAX_POINTS = 10_000
 

@@ -19,7 +19,7 @@ from contextual_dropout.significance import mean_probability
 
 __all__ = ["Answer", "Box", "LayerKeepProbabilities", "boxes", "histogram", "kept"]
 
-#: Of more classes, the most probable ones are shown.
+#: Of more classes only this many are shown, the most probable ones.
 MOST_CLASSES = 10
 #: Bars of a histogram of keep probabilities from 0 to 1.
 BARS = 40

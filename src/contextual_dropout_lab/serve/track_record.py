@@ -26,7 +26,7 @@ from contextual_dropout_lab.store.results import Results
 
 __all__ = ["TrackRecord", "track_record_of", "worth"]
 
-#: Where records are, if not beside the folder that the run is in.
+#: The folder of records, if they are not beside the folder that the run is in.
 RECORDS = Path("experiments/results")
 #: Test images over which keep probabilities are averaged.
 IMAGES = 200

@@ -1,4 +1,4 @@
-"""Image files of visitors, which nobody has to trust, to pixels as a network takes them."""
+"""Decode untrusted image files of visitors to pixels as a network takes them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from contextual_dropout_lab.serve.refusal import Refusal
 
 __all__ = ["FORMATS", "MAX_PIXELS", "MAX_SIDE", "open_image", "to_pixels"]
 
-#: What is decoded; Pillow knows many more formats, and every one is a door.
+#: The formats that are decoded; Pillow reads many more, and each is a way to attack.
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 #: Larger images are refused before they are decoded: a photograph of a good telephone has 25 million pixels.
 MAX_PIXELS, MAX_SIDE = 30_000_000, 12_000
 #: No network here needs more pixels on a side.
 ENOUGH = 2048
-#: What is darker than this share of the brightest ink belongs to the background.
+#: Pixels darker than this share of the brightest ink belong to the background.
 FAINT = 0.25
 
 
@@ -87,7 +87,7 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _fitted(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Scaled with antialiasing to cover the size, cut around the middle."""
+    """Scale with antialiasing to cover the size, and cut around the middle."""
     return image if image.size == size else ImageOps.fit(image, size, Image.Resampling.LANCZOS)
 
 
@@ -105,7 +105,7 @@ def _light_on_dark(grey: Pixels) -> Pixels:
 
 
 def _framed(light: Pixels, frame: Frame) -> Pixels | None:
-    """Only the ink, as large and in the place where the training images have it; None if there is none."""
+    """The ink alone, as large and in the place where the training images have it; None if there is none."""
     if frame.slant == "removed":
         light = _upright(light)
     rows, columns = (np.flatnonzero((light > FAINT).any(axis)) for axis in (1, 0))
@@ -122,7 +122,7 @@ def _framed(light: Pixels, frame: Frame) -> Pixels | None:
 
 
 def _upright(light: Pixels) -> Pixels:
-    """Sheared about the middle row, in a wider image where that is needed."""
+    """Shear about the middle row, in a wider image where that is needed."""
     rows, columns = np.nonzero(light > FAINT)
     if not len(rows):
         return light
@@ -134,7 +134,7 @@ def _upright(light: Pixels) -> Pixels:
 
 
 def _broadened(fine: Pixels, frame: Frame) -> Pixels:
-    """Strokes grow on all sides until there is as much ink as in a training image."""
+    """Widen strokes on all sides until there is as much ink as in a training image."""
     image = Image.fromarray((fine * 255).round().astype(np.uint8))
     for _ in range(SCALE // 2):
         if frame.ink is None or float(pixels_of(image).mean()) >= frame.ink:

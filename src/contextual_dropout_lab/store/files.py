@@ -51,7 +51,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed processes left of attempts to replace ``path``; the caller knows that no other is at it."""
+    """Remove what killed processes left of attempts to replace ``path``; the caller excludes other writers."""
     for leftover in path.parent.glob(LEFTOVERS.format(name=path.name)):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)

@@ -24,7 +24,7 @@ __all__ = ["input_shape", "load_network", "save_network"]
 
 FILE = "model.safetensors"
 
-#: What stands beside the tensors of a run's network.
+#: The metadata keys of a run's network.
 _METADATA = ("config", "shape", "classes")
 
 #: Networks for inputs of more numbers are refused: 1 Mi, seven times an image of ImageNet.
@@ -84,7 +84,7 @@ def load_network(directory: Path) -> tuple[nn.Module, RunConfig, tuple[str, ...]
         with no_larger_than(state):
             model = build_model(config, shape, len(classes))
         model.load_state_dict(state)
-    except Exception as error:  # what a file says of a network may go wrong anywhere
+    except Exception as error:  # building a network from a file's metadata may fail anywhere
         raise ExperimentError(f"{path} is not a network of a run of this version ({error})") from error
     return model.eval(), config, classes
 
@@ -121,7 +121,7 @@ def _described(metadata: dict[str, str]) -> tuple[RunConfig, tuple[int, ...], tu
 
 @contextmanager
 def no_larger_than(state: dict[str, Tensor]) -> Iterator[None]:
-    """Inside, modules with far more, or far larger, parameters than these tensors are an error when they are built.
+    """Refuse to build modules with far more, or far larger, parameters than these tensors.
 
     A layer makes its parameters before it fills them: memory that is asked for is not yet taken.
     """

@@ -1,4 +1,4 @@
-"""Records of runs: where they are, and how they are found."""
+"""Records of runs: their folders, and finding them."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class Results:
         return record if record.get("digest") == config.digest else None
 
     def write(self, config: RunConfig, record: dict[str, Any]) -> None:
-        """Keep a record."""
+        """Write a record."""
         write_json(self.path(config), record)
 
     def write_ensemble(self, config: RunConfig, record: dict[str, Any]) -> None:
-        """Keep the record of the ensembles of this run and its like; the caller knows that no other is at it."""
+        """Write the record of the ensembles of this run and its like; the caller excludes other writers."""
         path = self.path(config).with_name("ensemble.json")
         remove_leftovers(path)
         write_json(path, record)
@@ -94,7 +94,7 @@ class Results:
             yield _record(path)
 
     def write_predictions(self, config: RunConfig, predictions: dict[str, list[Classification]]) -> None:
-        """Keep samples as logits in half precision, (K, N, C) for every noise level and draw."""
+        """Write samples as logits in half precision, (K, N, C) for every noise level and draw."""
         tensors = {
             f"{name}/{draw}": task_named(config.task).logits(prediction.samples).to(torch.float16)
             for name, draws in predictions.items()

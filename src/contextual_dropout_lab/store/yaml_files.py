@@ -1,4 +1,4 @@
-"""YAML from files that nobody has to trust: plain values only, and no more of them than can be seen in the file."""
+"""Read YAML from untrusted files: plain values only, and no more of them than can be seen in the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MAX_CHARACTERS", "MAX_DIGITS", "MAX_VALUES", "parse_yaml"]
 #: Files of more characters are refused: 128 Ki; those of the package have fewer than 6,000.
 MAX_CHARACTERS = 2**17
 
-#: And so are those of more values, what an alias stands for being counted wherever it stands.
+#: Files of more values are refused too; the values behind an alias count wherever it is used.
 MAX_VALUES = 2**16
 
 #: And those with whole numbers of more digits: of some thousands, Python would not even show them.

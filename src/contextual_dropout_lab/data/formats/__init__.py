@@ -1,1 +1,1 @@
-"""Readers of file formats, for files that nobody has to trust."""
+"""Readers of file formats, for untrusted files."""

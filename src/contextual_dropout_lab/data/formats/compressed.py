@@ -17,7 +17,7 @@ GZIP_MAGIC, XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 
 CHUNK = 2**20
 
-#: What the xz decoder may take for its dictionary: twice the 64 MiB that the highest preset of xz, -9, writes.
+#: Memory that the xz decoder may take for its dictionary: twice the 64 MiB that the highest preset of xz, -9, writes.
 XZ_MEMORY = 2**27
 
 

@@ -1,4 +1,4 @@
-"""The idx format of the MNIST family, plain or gzip-compressed, from files that nobody has to trust.
+"""The idx format of the MNIST family, plain or gzip-compressed, from untrusted files.
 
 ====== ======== ==================================================================
 bytes  type     meaning
@@ -47,7 +47,7 @@ Read = Callable[[int], bytes]
 
 
 def read_idx(path: str | os.PathLike[str]) -> Tensor:
-    """Read an idx file; whether it is compressed is told by its first bytes, not by its name.
+    """Read an idx file; its first bytes, not its name, decide whether it is compressed.
 
     Args:
         path: the file.

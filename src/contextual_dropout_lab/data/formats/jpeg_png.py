@@ -20,7 +20,7 @@ __all__ = ["MAX_PIXELS", "MAX_SCANS", "SUFFIXES", "check_scans", "decode"]
 #: Images of more pixels than this are refused before they are decoded: 64 Mi, 192 MiB once decoded.
 MAX_PIXELS = 2**26
 
-#: And so are JPEG files of more scans: progressive ones have about ten, and each takes the time of all pixels, however
+#: So are JPEG files of more scans: progressive ones have about ten, and each takes the time of all pixels, however
 #: short it is.
 MAX_SCANS = 64
 

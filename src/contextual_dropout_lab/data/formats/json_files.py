@@ -1,4 +1,4 @@
-"""JSON from files that nobody has to trust, and what is expected of its parts."""
+"""Read JSON from untrusted files, and check its parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["MAX_BYTES", "MalformedError", "number", "parse_json", "read_json", "
 #: Files of more bytes than this, decompressed, are refused: 1 GiB; the largest, VQA v2's train annotations, take 0.4.
 MAX_BYTES = 2**30
 
-#: And so are those of more values, each of which takes far more memory than its two or three characters: 33 million;
+#: So are those of more values, each of which takes far more memory than its two or three characters: 33 million;
 #: the same file has 21.
 MAX_VALUES = 2**25
 

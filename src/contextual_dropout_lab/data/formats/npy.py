@@ -1,4 +1,4 @@
-"""Arrays in numpy's npy format, from files that nobody has to trust: their shape is known before they take memory."""
+"""Arrays in numpy's npy format, from untrusted files: their shape is known before they take memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Header", "read_header", "read_items"]
 #: Headers of more characters are refused; those of plain arrays have fewer than 200.
 MAX_HEADER = 1000
 
-#: And so are arrays that declare more bytes: 1 PiB, as nothing has. What is really read is bounded by the file.
+#: Arrays that declare more bytes are refused too: 1 PiB, as nothing has. The file bounds what is really read.
 MAX_BYTES = 2**50
 
 

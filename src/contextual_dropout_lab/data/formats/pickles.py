@@ -145,7 +145,7 @@ class _Machine:
         return values[::-1]
 
 
-# What the instructions do, by name in Python's pickletools.
+# The effects of the instructions, by name in Python's pickletools.
 
 
 def _proto(machine: _Machine) -> None:

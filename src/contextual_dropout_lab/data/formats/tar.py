@@ -18,7 +18,7 @@ __all__ = ["MAX_BYTES", "read_members", "read_tar"]
 #: Archives of more bytes than this, decompressed, are refused: 1 GiB; CIFAR takes about 0.2.
 MAX_BYTES = 2**30
 
-#: And so are those of more files and folders; Tiny ImageNet has 120,609.
+#: Archives of more files and folders are refused too; Tiny ImageNet has 120,609.
 MAX_MEMBERS = 2**18
 
 BLOCK = 512

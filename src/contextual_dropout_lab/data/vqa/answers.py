@@ -36,7 +36,7 @@ ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 #: The accuracy of an answer that ``matches`` of ``humans`` people gave: (matches, humans) to [0, 1].
 Score = Callable[[int, int], float]
 
-#: What answers of humans are compared as: :func:`normalized` or :func:`evaluated`.
+#: The form in which answers of humans are compared: :func:`normalized` or :func:`evaluated`.
 Prepare = Callable[[Sequence[str]], list[str]]
 
 #: Neither apostrophe nor colon: they tell "girl's" from "girls", and the time.

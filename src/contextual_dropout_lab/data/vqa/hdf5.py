@@ -125,7 +125,7 @@ def _numbers(file: Any, key: str, images: int, path: Path) -> npt.NDArray[np.int
 
 def _dataset(file: Any, key: str, path: Path) -> Any:
     h5py = importlib.import_module("h5py")
-    # What is behind a soft or an external link is not even opened: it may be any file of this machine.
+    # The target of a soft or an external link is not even opened: it may be any file of this machine.
     hard = key in file and isinstance(file.get(key, getlink=True), h5py.HardLink)
     dataset = file.get(key) if hard else None
     if not isinstance(dataset, h5py.Dataset):

@@ -89,7 +89,7 @@ class Questions:
 
     @cached_property
     def sha256(self) -> str:
-        """Over all records: says in a result which data it was made of."""
+        """The SHA-256 of all records, which identifies the data of a result."""
         digest = hashlib.sha256()
         for record in self.records:
             digest.update(repr(record).encode())
@@ -97,7 +97,7 @@ class Questions:
 
 
 class _Log:
-    """Raises at the first bad record, or counts them all."""
+    """Raise at the first bad record, or count them all."""
 
     def __init__(self, on_bad: OnBad) -> None:
         if on_bad not in ("raise", "skip"):

@@ -59,7 +59,7 @@ class VisualQuestions:
 
     @property
     def answer_types(self) -> Tensor:
-        """(N,) int64, indices of :data:`ANSWER_TYPES`, told by the first answer."""
+        """(N,) int64, indices of :data:`ANSWER_TYPES`, decided by the first answer."""
         return torch.tensor([ANSWER_TYPES.index(answer_type(answers[0])) for answers in self.answers])
 
     def subset(self, indices: Sequence[int]) -> VisualQuestions:

@@ -18,7 +18,7 @@ LENGTH = 14
 #: The numbers of "no word" and of all words that are not known.
 PAD, UNKNOWN = 0, 1
 
-#: What is left out of a question, and what parts words.
+#: Characters that are left out of a question, and those that separate words.
 REMOVED, PARTING = ".,'!?\"()*#:;", "-/"
 MARKS = str.maketrans(PARTING, " " * len(PARTING), REMOVED)
 

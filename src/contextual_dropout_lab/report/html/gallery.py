@@ -18,7 +18,7 @@ from contextual_dropout_lab.report.plots.panels import class_names, shown_classe
 
 __all__ = ["KINDS", "chosen", "gallery"]
 
-#: What an example is shown for.
+#: The reasons for which an example is shown.
 KINDS = {"uncertain": "Most uncertain", "certain": "Most certain", "wrong": "Wrongly certain"}
 #: Examples of a kind and method: the first of all, and as many more as give every class some.
 FIRST, OF_CLASSES = 12, 40

@@ -15,7 +15,7 @@ __all__ = ["COLUMNS", "sheet", "small"]
 
 #: Tiles in a line of a sheet.
 COLUMNS = 32
-#: Grey levels of a tile: noise does not compress, and more of them cannot be told apart.
+#: Grey levels of a tile: noise does not compress, and more of them cannot be distinguished.
 LEVELS = 32
 #: Pixels of the longer side of a tile.
 LARGEST = 96

@@ -80,7 +80,7 @@ def facts_list(facts: Mapping[str, str]) -> str:
 
 
 def notes_block(notes: Iterable[str]) -> str:
-    """Lines that say what is left out; the page may go to others, so folders of this machine are not named."""
+    """Lines on what is left out; the page may be shared, so folders of this machine are not named."""
     return "".join(f"<p class='note'>{escape(_FOLDERS.sub('…/', note))}</p>" for note in notes)
 
 

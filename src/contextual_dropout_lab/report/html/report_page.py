@@ -91,7 +91,7 @@ def _links(selection: Selection, sections: Iterable[Section], name: str) -> list
 def _experiment(
     selection: Selection, sections: Iterable[Section], name: str, values: dict[str, dict[str, Any]]
 ) -> Iterator[str]:
-    """Its facts, first table, settings and other tables; what scripts need of them goes to ``values``."""
+    """Its facts, first table, settings and other tables; values that scripts need are added to ``values``."""
     first, *others = (table for table in all_tables(selection.summary).values() if _measured(table))
     yield f"<section class='experiment' id='{name}'><h2>{escape(selection.summary.experiment)}</h2>"
     yield facts_list(facts(selection.summary))

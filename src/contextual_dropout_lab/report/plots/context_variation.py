@@ -69,7 +69,7 @@ def _bars(axes: Axes, runs: Runs, shift: float, name: str, what: str, shade: str
 
 
 def _legend(axes: Axes, columns: int, *, below: bool) -> None:
-    """Below the panel, or at the right above it; bars first."""
+    """Place the legend below the panel, or at the right above it; bars first."""
     entries = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: "released" in entry[1])
     handles, labels = zip(*entries, strict=True)
     place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}

@@ -55,7 +55,7 @@ def drop_probabilities(summary: Summary, setting: str, method: str) -> Figure:
 
 
 def site_quantiles(runs: Runs, site: str, group: str) -> list[float]:
-    """Averaged over the seeds that have the group."""
+    """The values averaged over the seeds that have the group."""
     every = (record["drop_probabilities"]["sites"][site].get(group) for record in runs.records.values())
     return [statistics.fmean(values) for values in zip(*(each for each in every if each), strict=True)]
 

@@ -78,5 +78,5 @@ def telling_examples(prediction: Classification, labels: Tensor, count: int = 4)
 
 
 def _break(name: str) -> str:
-    """Between words that an image is too narrow for."""
+    """Break a title between words that an image is too narrow for."""
     return " " if len(name) <= 8 else "\n"

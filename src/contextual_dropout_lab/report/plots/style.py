@@ -65,7 +65,7 @@ _RC: Any = {
 
 
 class NoData(ValueError):
-    """There is nothing to draw, and why."""
+    """The error that there is nothing to draw, with the reason."""
 
 
 def new_figure(height: float, rows: int, columns: int, **options: Any) -> tuple[Figure, list[Axes]]:
@@ -108,7 +108,7 @@ def _by_name(method: str, choices: list[str]) -> str:
 
 
 def tidy(axes: Axes, title: str, x: str, y: str) -> None:
-    """Title and labels, and tick labels that are numbers as they are."""
+    """Set title and labels, and tick labels that are plain numbers."""
     axes.set_title(title, loc="left", fontweight="bold", fontsize=8.5)
     axes.set_xlabel(x)
     axes.set_ylabel(y)

@@ -1,4 +1,4 @@
-"""Images of other data sets, told from those of MNIST by their uncertainty: not in the paper."""
+"""Tables of images of other data sets, recognised by their uncertainty: not in the paper."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ __all__ = [
     "original_log_likelihood",
 ]
 
-#: What the paper reports, as far as it does.
+#: The metrics that the paper reports, as far as it does.
 METRICS = (ACCURACY, PAVPU_01, PAVPU_05, PAVPU_10, DOUBLE_SOFTMAX)
 _OURS = "Ours: mean ± sd over seeds. Difference: our mean less the paper's figure."
 _TWICE = (

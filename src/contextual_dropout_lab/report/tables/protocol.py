@@ -15,7 +15,7 @@ _SHARED = (
     *("network", "network_options", "hidden", "start_from", "augmentation", "epochs", "batch_size", "split"),
     *("train_examples", "test_examples", "noise_sd", "samples", "noise_draws"),
 )
-#: What older records lack. It goes without saying, but for the network.
+#: Fields that older records lack. They are left unmentioned, except for the network.
 _ADDED: dict[str, Any] = {"network": "mlp", "network_options": {}, "start_from": None, "augmentation": "none"}
 _OWN = ("conversion", "p", "options", "objective", "optimizer")
 
