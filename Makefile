@@ -49,10 +49,11 @@ browser: ## install Debian's Chromium, which drives the tests of pages, unless t
 	  || echo "Chromium could not be installed with apt-get: the tests that need a browser will say so"; \
 	else echo "no Chromium or Chrome on PATH: install one (on Debian: sudo apt-get install chromium) for the tests of pages"; fi
 
-check: setup ## all that must pass before a commit: lint, format, types, documentation, tests, doctests
+check: setup ## all that must pass before a commit: lint, format, types, import order, documentation, tests, doctests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
+	$(BIN)/lint-imports --no-cache
 	$(MAKE) --no-print-directory docs
 	$(PYTEST)
 

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from contextual_dropout.prediction.ensemble import Ensemble
 from contextual_dropout.replay.generators import isolated, seed_from
 
 __all__ = ["DeepEnsemble", "deep_ensemble"]
 
 
-class DeepEnsemble(nn.Module):
+class DeepEnsemble(Ensemble):
     """Several networks that predict together; :func:`contextual_dropout.predict` shares the samples among them.
 
     Calling it gives the logarithm of the members' mean probability; train each of :attr:`members` by itself.

@@ -10,9 +10,9 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
-from contextual_dropout.baselines.deep_ensemble import DeepEnsemble
 from contextual_dropout.nn.stochastic import sampling_among
 from contextual_dropout.prediction.classification import MultilabelPrediction, Prediction
+from contextual_dropout.prediction.ensemble import Ensemble
 from contextual_dropout.prediction.outputs import AnyPrediction, Output, Task, check_task, interpret, picker
 from contextual_dropout.prediction.passes import Passes, run_passes
 from contextual_dropout.prediction.regression import RegressionPrediction
@@ -141,7 +141,7 @@ def members_of(model: Any) -> list[Callable[..., Any]]:
     An ensemble is a :class:`~contextual_dropout.baselines.DeepEnsemble`, or a list, tuple or ``nn.ModuleList`` that
     cannot be called itself; the attribute ``members`` of another network is not looked at.
     """
-    if isinstance(model, DeepEnsemble):
+    if isinstance(model, Ensemble):
         model = model.members
     is_sequence = isinstance(model, list | tuple) and not callable(model)
     is_module_list = isinstance(model, nn.ModuleList) and type(model).forward is nn.ModuleList.forward
