@@ -21,6 +21,8 @@ SHOWN = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LICENSE",
+    "RELEASING.md",
+    "SECURITY.md",
     "benchmarks/results/*.json",
     "experiments/*.md",
     "experiments/figures/**/*.svg",
