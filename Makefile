@@ -13,8 +13,11 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 2 --d
 
 TORCH_PIN := torch==2.13.0
 
+# What `make quick` tests: the library, not what starts processes or needs a browser.
+LIBRARY_TESTS := $(addprefix tests/,nn replay training prediction inspection metrics baselines conversion contracts exact test_significance.py test_package.py)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve report test docs browser check benchmark benchmark-convolutional benchmark-attention reliability constraints clean
+.PHONY: help setup demo serve report test quick docs browser check benchmark benchmark-convolutional benchmark-attention reliability constraints clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -37,6 +40,13 @@ runs/demo:
 
 test: setup ## tests and doctests
 	$(PYTEST)
+
+quick: setup ## lint, format, types, import order and the fast tests of the library, for use while working (a minute)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy src
+	$(PYTEST) -m "not slow" $(LIBRARY_TESTS)
 
 # Not --quiet: mkdocs would then not count the warnings either.
 docs: setup ## the documentation site in site/, warnings being errors; open site/index.html

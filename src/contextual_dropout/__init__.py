@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextual_dropout import baselines, metrics, significance
+from contextual_dropout._version import __version__ as __version__
 from contextual_dropout.conversion.contextualize import contextualize, strip
 from contextual_dropout.conversion.record import ConversionWarning, conversion_of, sites
 from contextual_dropout.conversion.saving import load_sites, save_sites
