@@ -182,7 +182,7 @@ def table(
 @app.command()
 def figure(
     experiment: Annotated[str, typer.Argument(help="Whose results.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for PNG and SVG files.")] = Path("figures"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for SVG files.")] = Path("figures"),
     records: Records = Path("experiments/results"),
 ) -> None:
     """Draw all plots for which there are results."""
@@ -218,9 +218,9 @@ def predict(
 @app.command()
 def inspect(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, e.g. runs/mnist/noisy/*/seed-0.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for PNG and SVG files.", file_okay=False)
-    ] = Path("figures"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for PNG files.", file_okay=False)] = Path(
+        "figures"
+    ),
     count: Annotated[int, typer.Option(help="Images in a plot.", min=1, max=40)] = 8,
     noise: Annotated[float | None, typer.Option(help="Noise on test images; by default as in training.", min=0)] = None,
     data: DataDirectory = None,

@@ -36,7 +36,7 @@ _SHARED = ("data", "network", "split", "validation_examples", "test_examples")
 def inspect_runs(
     folders: list[Path], output: Path, count: int, noise: float | None, data: Path | None, console: Console
 ) -> None:
-    """Draw box plots and Q-Q plots of every run as PNG and SVG, and print how often normality is rejected.
+    """Draw box plots and Q-Q plots of every run as PNG, and print how often normality is rejected.
 
     Args:
         folders: of finished runs that were tested on the same images.
@@ -89,9 +89,9 @@ def _draw(found: dict[str, Normality], draw_boxes: Callable[..., Figure], output
     """Draw both plots of every run; box plots show all runs."""
     predictions = {name: each.prediction for name, each in found.items()}
     for name, each in found.items():
-        yield from save(draw_boxes(predictions, name, count), output, f"uncertain-{name}")
+        yield save(draw_boxes(predictions, name, count), output, f"uncertain-{name}", "png")
         if each.tested.any():  # else the table says that all are constant
-            yield from save(normality(name, each, count), output, f"normality-{name}")
+            yield save(normality(name, each, count), output, f"normality-{name}", "png")
 
 
 def _folder(path: Path) -> Path:

@@ -36,7 +36,7 @@ def draw_questions(
     data: Path | None,
     console: Console,
 ) -> None:
-    """The most uncertain questions of every method and some at random, as PNG and SVG."""
+    """The most uncertain questions of every method and some at random, as PNG."""
     shown = questions_tested_on(config, data)
     accuracy = {
         name: task_named(config.task).accuracy(prediction.label, examples.test_y)
@@ -50,5 +50,5 @@ def draw_questions(
         for name, each in predictions.items()
     }
     for name, (rows, title) in (panels | {"questions-random": (drawn, "Questions drawn at random")}).items():
-        for path in save(questions(asked, predictions, rows, title), output, name):
-            console.print(str(path), highlight=False, soft_wrap=True)
+        path = save(questions(asked, predictions, rows, title), output, name, "png")
+        console.print(str(path), highlight=False, soft_wrap=True)

@@ -90,7 +90,7 @@ def test_run_table_figure_and_predict(own: Path, tmp_path: Path) -> None:
     assert invoke("run", own, "noisy", "contextual-bernoulli", "--seed", 3, *settings).startswith("1 runs are done, 0")
     assert "noisy" in invoke("table", "own", "--records", tmp_path / "records").lower()
     drawn = invoke("figure", "own", "-o", tmp_path / "figures", "--records", tmp_path / "records")
-    assert "learning-curves-noisy.png" in drawn
+    assert "learning-curves-noisy.svg" in drawn
     network = tmp_path / "work" / "own" / "noisy" / found[1] / "seed-3"
     assert invoke("predict", network, "--count", 4).count("test ") == 4
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -42,7 +43,7 @@ def all_plots(summary: Summary) -> tuple[dict[str, Figure], dict[str, str]]:
 
 
 def save_all(results: Results, experiment: str, directory: Path) -> list[Path]:
-    """Write every plot that can be drawn, as PNG and SVG; the same records give the same bytes.
+    """Write every plot that can be drawn, as SVG; the same records give the same bytes.
 
     Args:
         results: where the records are.
@@ -55,12 +56,22 @@ def save_all(results: Results, experiment: str, directory: Path) -> list[Path]:
     drawn, skipped = all_plots(summarise(results, experiment))
     for name, reason in skipped.items():
         _LOG.info("plot %s is left out: %s", name, reason)
-    return [path for name, figure in drawn.items() for path in save(figure, directory, name)]
+    return [save(figure, directory, name) for name, figure in drawn.items()]
 
 
-def save(figure: Figure, directory: Path, name: str) -> list[Path]:
-    """Write a plot as PNG and SVG; the same plot gives the same bytes."""
-    return [_save(figure, directory / f"{name}.{kind}", kind) for kind in _METADATA]
+def save(figure: Figure, directory: Path, name: str, kind: Literal["png", "svg"] = "svg") -> Path:
+    """Write a plot; the same plot gives the same bytes.
+
+    Args:
+        figure: what to write.
+        directory: for the file.
+        name: of the file, without its ending.
+        kind: SVG for plots, PNG for plots that show photographs.
+    """
+    path = directory / f"{name}.{kind}"
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}), replace_file(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=200, metadata=_METADATA[kind])
+    return path
 
 
 def _plan(summary: Summary) -> dict[str, Callable[[], Figure]]:
@@ -80,9 +91,3 @@ def _unless_empty(draw: Callable[[], Figure]) -> Figure | NoData:
         return draw()
     except NoData as reason:
         return reason
-
-
-def _save(figure: Figure, path: Path, kind: str) -> Path:
-    with matplotlib.rc_context({"svg.hashsalt": path.stem}), replace_file(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=200, metadata=_METADATA[kind])
-    return path
