@@ -33,7 +33,8 @@ _FIGURES = ("accuracy", "log_likelihood", "calibration_error")
 def ensemble_records(configs: Iterable[RunConfig], results: Results, data_directory: Any = None) -> list[str]:
     """Write ``ensemble.json`` beside the records of every setting and method whose predictions are available.
 
-    Predictions that a run did not keep are made again by its tracked network, if there is one.
+    Predictions that a run did not keep are made again by its tracked network, if there is one. A record of more of
+    these runs than can be had now is left as it is.
 
     Args:
         configs: the runs; those of one setting and method are the members.
@@ -65,13 +66,16 @@ def _write_record(configs: list[RunConfig], results: Results, data_directory: An
     if not kept:
         return False
     members, sizes = list(kept.values()), range(1, len(kept) + 1)
+    digests = [each.digest for each in done if each.seed in kept]
+    if set(digests) < set(results.ensemble_digests(config)) <= {each.digest for each in done}:
+        return False  # some networks are not here: the record of all of them stays
     results.write_ensemble(
         config,
         {
             "noise": noise_name(config.noise_sd),
             "total_samples": config.samples,
             "seeds": list(kept),
-            "digests": [each.digest for each in done if each.seed in kept],
+            "digests": digests,
             "commit": provenance()["commit"],
             "members": {str(size): _of_size(members, size, examples.test_y, config.task) for size in sizes},
         },

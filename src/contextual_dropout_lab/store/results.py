@@ -88,6 +88,15 @@ class Results:
         remove_leftovers(path)
         write_json(path, record)
 
+    def ensemble_digests(self, config: RunConfig) -> list[str]:
+        """The digests of the runs that the ensemble record beside this run's was made of; none without one."""
+        path = self.path(config).with_name("ensemble.json")
+        try:
+            found = _record(path).get("digests", []) if path.exists() else []
+        except ExperimentError:  # it is damaged, and is to be written again
+            return []
+        return [digest for digest in found if isinstance(digest, str)] if isinstance(found, list) else []
+
     def all(self, experiment: str) -> Iterator[dict[str, Any]]:
         """Every record of an experiment, by setting, method and seed."""
         for path in sorted((self.records / experiment).glob("*/*/seed-*.json")):

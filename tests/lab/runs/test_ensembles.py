@@ -82,6 +82,26 @@ def test_predictions_that_are_gone_are_made_again_by_the_networks(tmp_path: Path
         assert after["log_likelihood"] == pytest.approx(before["log_likelihood"], abs=0.01)
 
 
+def test_a_record_of_more_networks_than_are_here_stays(tmp_path: Path) -> None:
+    """As in a clone, which has one network of five."""
+    results = Results(tmp_path / "records", tmp_path / "work", tmp_path / "networks")
+    configs = [tiny(seed=seed, epochs=1) for seed in (0, 1)]
+    for config in configs:
+        run(config, results)
+    ensemble_records(configs, results)
+    record = results.path(configs[0]).with_name("ensemble.json")
+    before = record.read_bytes()
+    shutil.rmtree(results.work)
+    removed = results.network(configs[1])
+    assert removed is not None
+    removed.unlink()
+    assert ensemble_records(configs, results) == []
+    assert record.read_bytes() == before
+    record.write_bytes(before[:100])
+    assert ensemble_records(configs, results) == ["tiny/noisy/contextual"]  # one is better than none
+    assert read_json(record)["seeds"] == [0]
+
+
 def test_a_network_of_another_configuration_is_no_member(tmp_path: Path) -> None:
     results = Results(tmp_path / "records", tmp_path / "work", tmp_path / "networks")
     run(tiny(epochs=1), results)
