@@ -17,7 +17,7 @@ TORCH_PIN := torch==2.13.0
 LIBRARY_TESTS := $(addprefix tests/,nn replay training prediction inspection metrics baselines conversion contracts exact test_significance.py test_package.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve report test quick docs browser check benchmark benchmark-convolutional benchmark-attention reliability constraints clean
+.PHONY: help setup demo serve report test quick docs browser check benchmark benchmark-convolutional benchmark-attention artifacts reliability constraints clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -76,6 +76,10 @@ benchmark-convolutional: setup ## the cost table of ResNet-18 and WRN-28-10 (som
 
 benchmark-attention: setup ## what a step of MCAN costs with its 62 sites (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_attention.py
+
+artifacts: setup ## what a release carries, in dist/artifacts with checksums: wheel, sdist, networks, records
+	@$(BIN)/python -c 'import build' 2>/dev/null || $(BIN)/pip install --quiet 'build>=1.2'
+	$(BIN)/python tools/artifacts.py
 
 reliability: setup ## kills, hostile files, many processes, long use, random networks: the full trial behind docs/reliability.md (an hour)
 	rm -f $(filter-out experiments/reliability/compatibility-%,$(wildcard experiments/reliability/*.json))
