@@ -49,7 +49,7 @@ def replaced(path: Path) -> Iterator[Path]:
 
 def _settle(folder: Path) -> None:
     """Wait until the names in a folder are on the disk: a machine that loses power may otherwise forget them."""
-    with suppress(OSError):  # Windows opens no folders, and some file systems over a network have no such thing
+    with suppress(OSError):  # Windows and some network file systems cannot do this
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -62,7 +62,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     with replaced(path) as temporary:
         save_file(tensors, temporary, metadata)
         _order_metadata(temporary)
-        temporary.chmod(temporary.parent.stat().st_mode & 0o666)  # as other files: safetensors' are for the owner only
+        temporary.chmod(temporary.parent.stat().st_mode & 0o666)  # like other files; by default only the owner may read
 
 
 def _order_metadata(path: Path) -> None:

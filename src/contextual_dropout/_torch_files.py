@@ -24,9 +24,9 @@ from torch import Tensor
 
 __all__ = ["VALUES_PER_BYTE", "read_torch"]
 
-#: Files of more values, wherever one stands or is repeated by a stride of 0, are refused; a value takes a byte or more.
+#: Files with more values per byte, those repeated by a stride of 0 included, are refused; a value takes a byte or more.
 VALUES_PER_BYTE = 4
-#: How many pickles the files have that torch wrote before version 1.6, before their numbers.
+#: The number of pickles before the numbers in files that torch wrote before version 1.6.
 OLD_PICKLES = 5
 _MARK = 0
 
@@ -76,7 +76,7 @@ def _repacked(path: Path, size: int) -> io.BytesIO:
         if not stored or sum(member.file_size for member in members) > size:
             raise zipfile.BadZipFile("its parts are compressed, or overlap, as torch never writes them")
         for member in members:
-            content = archive.read(member)  # of which it compares the checksum
+            content = archive.read(member)  # which compares the checksum
             if member.filename.endswith(".pkl"):
                 _check_tuples(io.BytesIO(content), VALUES_PER_BYTE * size)
             target.writestr(member.filename, content)

@@ -16,7 +16,7 @@ __all__ = ["replace_dropout", "shared_axes", "unit_shape"]
 
 Model = TypeVar("Model", bound=nn.Module)
 
-#: How many trailing axes of its input share one random number in each kind of dropout layer.
+#: The number of trailing axes of the input that share one random number, for each kind of dropout layer.
 _SHARED_AXES: dict[type[nn.Module], int] = {
     nn.Dropout1d: 1,
     nn.Dropout2d: 2,
@@ -45,8 +45,8 @@ def replace_dropout(
     }
     if not found or "" in found:
         raise ValueError(
-            "the model has no dropout layers inside, which say where the method is to act: put nn.Dropout(p) layers "
-            "there (nn.Dropout2d for whole channels)"
+            "the model has no dropout layers inside, and the method acts in their place: put nn.Dropout(p) "
+            "layers where it is to act (nn.Dropout2d for whole channels)"
         )
     made = {module: like(make(module), model).train(module.training) for module in dict.fromkeys(found.values())}
     for name, module in found.items():

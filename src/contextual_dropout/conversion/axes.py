@@ -62,7 +62,7 @@ def find_samples(model: nn.Module, example: Example) -> SampleRuns | None:
     """
     second_best, coupled = None, None
     for axes in example.guesses():
-        if coupled is not None and 1 in axes.values():  # samples that act on one another are still on the first axis
+        if coupled is not None and 1 in axes.values():  # such samples are on the first axis
             break
         batches = _run(model, example, axes)
         if batches is None or not _as_layers_expect(batches):
@@ -74,7 +74,7 @@ def find_samples(model: nn.Module, example: Example) -> SampleRuns | None:
         if grows and not _is_sequence(model, batches):
             return batches
         second_best = second_best or batches
-    return second_best or coupled  # a network that returns a loss alone; where samples act on one another, sizes tell
+    return second_best or coupled  # a network that returns only a loss, or samples that act on one another
 
 
 def sample_axis(batches: SampleRuns, site: ContextualDropout) -> SampleAxis | str | None:

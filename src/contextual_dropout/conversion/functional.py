@@ -109,7 +109,7 @@ class _InPlaceOfCalls(TorchFunctionMode):
     def _weighted(self, weights: Tensor, site: nn.Module) -> Tensor:
         assert isinstance(site, ContextualDropout)
         if self.scores is None:
-            raise RuntimeError("attention weights without a softmax before them, which there was at the conversion")
+            raise RuntimeError("dropout on attention weights has no softmax before it, unlike at the conversion")
         scores = self.scores[..., : weights.shape[-1]]
         return masked_attention(site, AttentionTensors(weights, scores, scores))  # no site here reads the queries
 

@@ -117,7 +117,7 @@ class InPlaceOf:
     def attach(model: nn.Module, name: str, site: nn.Module) -> None:
         original = model.get_submodule(name)
         site.train(original.training)
-        vars(site)[REPLACED] = original  # past nn.Module.__setattr__, so that it is not a submodule
+        vars(site)[REPLACED] = original  # not by nn.Module.__setattr__, which would make it a submodule
         _share_hooks(original, site)
         model.set_submodule(name, site)
         _block_fused_paths(model, name, site)

@@ -166,7 +166,7 @@ def join(part: str, name: str) -> str:
 def _relative(group: list[tuple[Mark, list[str]]]) -> tuple[str, Conversion]:
     """The part of the model that was converted, and the record with the names inside that part."""
     record, prefixes = group[0][0].record, _prefixes(group)
-    if prefixes is None:  # modules were moved about: what is left of the record are the changes
+    if prefixes is None:  # modules were moved: only the changes are left of the record
         return "", Conversion([_renamed(made.change, names[0], names[1:]) for made, names in group])
     part, outside = prefixes
     changes = [

@@ -105,7 +105,7 @@ def load_sites(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
 
 
 def _levels(model: nn.Module) -> Iterator[nn.Module]:
-    """The model, what it wraps if it is a wrapper, and so on."""
+    """The model, the network that it wraps if it is a wrapper, and so on."""
     yield model
     children = dict(model.named_children())
     if len(children) == 1 and (name := next(iter(children))) in _WRAPPED:
@@ -174,7 +174,7 @@ def _misfits(part: str, change: Change, modules: dict[str, nn.Module], saved: di
     """The reasons against putting sites at the layer of a change."""
     layer, wanted_sites = join(part, change.name), [join(part, name) for name in change.sites]
     if change.kind not in PLACEMENTS or any(name not in saved for name in wanted_sites) or not wanted_sites:
-        return [f"{layer}: the file does not say what is to be put there"]
+        return [f"{layer}: the file has no sites of a known kind for it"]
     if layer not in modules or any(modules.get(join(part, alias)) is not modules[layer] for alias in change.aliases):
         return [f"{layer}: there is no such layer"]
     module, configs = modules[layer], [saved[name] for name in wanted_sites]

@@ -83,7 +83,7 @@ def settle(
                 findings.reasons[name] = reason
             elif any(len(call.shape) > len(site.batch_dims) + 1 for call in causal.calls.get(site, [])):
                 findings.pooling.add(name)
-        if batches is not None and not batches.rolled:  # which have the same means
+        if batches is not None and not batches.rolled:  # rolled samples have the same means
             found = constancies(model, batches.example)
             findings.constant = [
                 name
@@ -228,7 +228,7 @@ def remarks_on(
     if findings is not None and not findings.samples_known:  # a graph's nodes are their samples, whatever their number
         (record.notes if findings.example.edges() else loud)["(samples)"] = (
             "the model does not run with another number of samples than the example has, or not in the same way: the "
-            "first axis of what each site is given is taken for theirs. If it is not, give batch_dim= in overrides="
+            "first axis of each site's input is taken for the samples. If it is not, give batch_dim= in overrides="
         )
     for name in findings.constant if findings is not None else ():
         loud[name] = "its context is the same for every sample, so that its rates cannot depend on the input"

@@ -103,7 +103,7 @@ class ELBOTrainer(Trainer):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._check()
-        self.model_accepts_loss_kwargs = False  # our loss is a batch's mean, to be divided by the accumulated batches
+        self.model_accepts_loss_kwargs = False  # the loss is a batch's mean, to be divided by the accumulated batches
         self._settings: dict[str, Any] = {"estimator": estimator, "kl_weight": kl_weight, "kl": kl}
         self._begin()
         self.log_likelihood = log_likelihood or usual_log_likelihood(self.model, task)

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 #: A key this far below a query's best one, or below 0, is masked: by -1e4, -1e9, the least number that the precision
-#: has, or -inf. A score that is meant has lost all its weight long before, in any precision.
+#: has, or -inf. A genuine score has lost all its weight long before, in any precision.
 MASKED = 5e3
 #: The attribute of sites that pool over queries by default, not because the user asked for it.
 UNASKED = "pools_unasked"

@@ -133,7 +133,7 @@ class Encoder(nn.Module):
         reduce_weight, reduce_bias = self.reduce_weight.to(x.dtype), self.reduce_bias.to(x.dtype)
         expand_weight, expand_bias = self.expand_weight.to(x.dtype), self.expand_bias.to(x.dtype)
         hidden = F.leaky_relu(F.linear(x, reduce_weight, reduce_bias), self.negative_slope)
-        # t times the last layer, with t where it meets the fewest numbers.
+        # t times the last layer, applied where there are the fewest numbers to multiply.
         return F.linear(self.temperature * hidden, expand_weight, self.temperature * expand_bias)
 
     @property

@@ -38,7 +38,7 @@ def pooled_positions(u: Tensor, padded: Tensor | None = None, pooling: Pooling =
 
 
 def _mean(u: Tensor, padded: Tensor | None) -> Tensor:
-    precise = torch.promote_types(u.dtype, torch.float32)  # sums are soon beyond what float16 has
+    precise = torch.promote_types(u.dtype, torch.float32)  # sums soon exceed the range of float16
     if padded is None:
         return u.mean(1, dtype=precise)
     counted = (~padded).unsqueeze(-1)

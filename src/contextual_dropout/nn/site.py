@@ -375,7 +375,7 @@ def _masked_in_compiled_code(site: ContextualDropout, u: Tensor, context: Tensor
 
 def _product(u: Tensor, mask: Tensor) -> Tensor:
     """u * mask, in the precision of u."""
-    if u.dtype == torch.float16:  # which has no room for every mask of a large variance: 0 * inf would be NaN
+    if u.dtype == torch.float16:  # whose range is too small for every mask of a large variance: 0 * inf would be NaN
         return (u * mask).half()
     return u * mask.to(u.dtype)
 

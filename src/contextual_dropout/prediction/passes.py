@@ -84,7 +84,7 @@ class Passes:
         self.pick = pick
         self._one_leaf = not keywords and len(inputs) == 1 and isinstance(inputs[0], Tensor)
         self._given: list[Any] = list(inputs)
-        self._structure: TreeSpec | None = None  # of one tensor, there is none to take apart
+        self._structure: TreeSpec | None = None  # a single tensor has none
         if not self._one_leaf:
             self._given, self._structure = tree_flatten((inputs, keywords))
         self._buffers = BufferState(all_buffers(self.modules))
@@ -115,7 +115,7 @@ class Passes:
 
     def renew(self) -> None:
         """Undo what a pass changed: take new copies of the inputs, put the buffers back."""
-        self._take_copies()  # versions do not tell whether they have changed: x.data.mul_(2) leaves them
+        self._take_copies()  # versions do not show whether they have changed: x.data.mul_(2) does not count
         self.put_back()
 
     def put_back(self) -> None:
@@ -225,7 +225,7 @@ class _FirstPass:
 
     Attributes:
         out: (B, ...).
-        shared: what later passes may share; None of a compiled network.
+        shared: what later passes may share; None for a compiled network.
         random: whether it drew any random number.
         leaves_something: whether it left something behind that the next pass will find.
         set_up: whether that is something which had not been there before.

@@ -96,7 +96,7 @@ class SharedPrefix(TorchFunctionMode):
         self.random, self.whole, self.splits = False, False, True
         self._call = call
         self._read = read
-        self._step = SharedPrefix._record  # not bound: passes and their tensors are to go without the garbage collector
+        self._step = SharedPrefix._record  # not bound: passes and their tensors are freed without the garbage collector
         self._trace = Trace()
         self._results: list[Any] = []
         self._fork: _Fork | None = None
@@ -109,7 +109,7 @@ class SharedPrefix(TorchFunctionMode):
         start = self._state = self._read()
         with self:
             out = self._call()
-        out = out.detach().clone()  # a view would keep what it looks into
+        out = out.detach().clone()  # a view would keep its base alive
         trace = self._trace
         self.random = trace.own_generator or start != self._read()
         changed = trace.disturbed([*self._call.tensors(), *self._call.buffers()])
@@ -232,14 +232,14 @@ class SharedPrefix(TorchFunctionMode):
         """Compute a call of a later pass."""
         position, self._position = self._position, self._position + 1
         if self._spread is not None and not self._trace.follows(position, func, args, kwargs):
-            raise NotRepeatable  # what is not torch's differs from pass to pass, so that samples must not share it
+            raise NotRepeatable  # other code than torch's gave other values: samples must not share them
         return self._compute(func, args, kwargs)
 
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self._masked(*args) if func is masked else func(*args, **kwargs)
 
     def _masked(self, site: ContextualDropout, u: Tensor, context: Tensor | None = None) -> Tensor:
-        known, self._known = self._known, None  # which belong to the call at the fork alone
+        known, self._known = self._known, None  # they belong to the call at the fork alone
         if self._spread is not None and as_rows(site, u, context):
             return masked_rows(site, u, known, self._spread)
         logits = site.logits(u, context) if known is None else known

@@ -74,7 +74,7 @@ class RegressionPrediction:
         return self._spread(torch.std)
 
     def _spread(self, measure: Callable[..., Tensor]) -> Tensor:
-        if len(self.samples) == 1 or not self.samples.numel():  # of which torch warns
+        if len(self.samples) == 1 or not self.samples.numel():  # where torch warns
             return torch.zeros_like(self.samples[0])
         return measure(self.samples, 0)
 

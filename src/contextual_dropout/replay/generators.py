@@ -126,7 +126,7 @@ class NumpyState:
         self._bytes = _numpy_bytes(self._generator)
         last, self._state = NumpyState._copied
         if last != self._bytes or self._state["has_gauss"]:
-            self._state = np.random.get_state(legacy=False)  # noqa: NPY002  # the legacy generator is our subject
+            self._state = np.random.get_state(legacy=False)  # noqa: NPY002  # this class is about the legacy generator
             NumpyState._copied = self._bytes, self._state
         self.spare = bool(self._state["has_gauss"])
 
@@ -242,7 +242,7 @@ class HostDraws:
         """Whether there were any draws since the beginning."""
         if random.random() != self._first or self._numpy.moved():
             return True
-        random.seed(self._seed)  # the number that we drew ourselves is to be drawn again
+        random.seed(self._seed)  # the number drawn by this check is to be drawn again
         return False
 
 

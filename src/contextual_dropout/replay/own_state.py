@@ -99,7 +99,7 @@ class OwnState:
     def _parts(self, value: Any) -> Iterable[Any]:
         """The contents of a value, which is noted if it can change."""
         if isinstance(value, nn.Module):
-            if not isinstance(value, ContextualDropout):  # what a site notes changes no later pass
+            if not isinstance(value, ContextualDropout):  # notes of a site do not change later passes
                 self._note(vars(value))
             return [*(v for k, v in vars(value).items() if v is not None and (k not in _STANDARD or v)), type(value)]
         if isinstance(value, _GENERATORS):

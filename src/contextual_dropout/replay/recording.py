@@ -235,7 +235,7 @@ class Recording(TorchFunctionMode):
         self.below = self.below or func in MEMORY
         if func is F.batch_norm and (call := BatchNormCall(*args, **kwargs)).training:
             self.norms[call.layer].append(statistics := BatchStatistics(call.input))
-            if not self.watch.replayable:  # where memory counts, activations are not to be held for this
+            if not self.watch.replayable:  # to save memory, activations are not held for this
                 statistics.settle()
         target = kwargs.get("out", args[0] if args else None)
         if not isinstance(target, Tensor):

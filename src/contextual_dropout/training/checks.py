@@ -80,7 +80,7 @@ def one_value_per_sample(recording: Recording, log_likelihood: Tensor, rows: Row
 
 def finite(what: str, values: Tensor, where: str = "") -> None:
     """Raise if an example's value is infinite or NaN."""
-    if math.isfinite(values.sum().item()):  # one number to look at; only if it fails are all looked at
+    if math.isfinite(values.sum().item()):  # one number decides in most cases
         return
     bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if not bad:  # finite numbers with an infinite sum

@@ -26,7 +26,7 @@ class PAvPU(Metric):
     Args:
         threshold: of the p-value, in [0, 1].
         test: the test between the two leading classes where samples are given.
-        kwargs: those of :class:`torchmetrics.Metric`.
+        kwargs: options of :class:`torchmetrics.Metric`.
 
     Example:
         >>> metric = PAvPU(threshold=0.05)
