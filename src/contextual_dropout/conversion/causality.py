@@ -38,7 +38,7 @@ IMAGES = (nn.Conv2d, nn.Conv3d, nn.Dropout2d, nn.Dropout3d)
 
 
 def causal_by_construction(model: nn.Module, names: Iterable[str]) -> dict[str, Verdict]:
-    """Whether each of the layers belongs to a causal part, as far as the network's construction tells.
+    """The verdict on each layer, whether it belongs to a causal part, as far as the network's construction tells.
 
     A layer's part is the smallest one around it that looks at several positions at once: with attention or recurrence.
     """
@@ -80,7 +80,7 @@ def _together(looking: dict[nn.Module, Verdict], model: nn.Module) -> Verdict:
 
 
 def _verdict(module: nn.Module) -> Verdict | None:
-    """Whether a module that looks at several positions is causal; None for others."""
+    """The verdict on a module that looks at several positions; None for others."""
     if isinstance(module, nn.RNNBase):
         return "free" if module.bidirectional else "causal"
     if _has_causal_buffer(module) or isinstance(module, nn.TransformerDecoderLayer):
@@ -96,7 +96,7 @@ def _verdict(module: nn.Module) -> Verdict | None:
 
 
 def _verdict_on_transformers(module: nn.Module) -> Verdict | None:
-    """Whether a module of ``transformers`` is causal: attention modules say so, models by their class."""
+    """The verdict on a module of ``transformers``, by its attribute if it is attention, else by its class."""
     kind = type(module).__name__
     if _is_pretrained(module):
         return "causal" if kind.endswith(CAUSAL_MODELS) else None

@@ -51,7 +51,7 @@ def find_calls(model: nn.Module, example: Any) -> dict[nn.Module, ModuleCalls] |
 def find_inputs(
     model: nn.Module, example: Any, items: list[Item], found: dict[nn.Module, ModuleCalls] | None
 ) -> dict[nn.Module, Inputs]:
-    """Find what a site at each of the modules would mask, and the calls of dropout in a second pass."""
+    """Find what a site at each of the modules would mask, and add this second pass to the calls in ``found``."""
     inputs: dict[nn.Module, Inputs] = defaultdict(list)
     if found is None:
         return inputs
@@ -108,7 +108,7 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def plainly(model: nn.Module) -> Iterator[None]:
-    """Run the model in eval mode, without autograd and fused paths; generators and modes are put back at the end."""
+    """Put the model in eval mode, without autograd and fused paths; restore modes and generators at the end."""
     modes = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

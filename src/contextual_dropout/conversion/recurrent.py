@@ -78,7 +78,7 @@ class _Layered(nn.RNNBase):
         return pack_padded_sequence(site(padded, context=context), lengths, self.batch_first, enforce_sorted=in_order)
 
     def _pooled(self, steps: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
-        """The encoder's context: the mean over real steps, not over padding."""
+        """The encoder's context, pooled over real steps and not over padding."""
         steps = steps if self.batch_first else steps.transpose(0, 1)
         padding = torch.arange(steps.shape[1], device=steps.device) >= lengths.to(steps.device).unsqueeze(-1)
         return pooled_positions(steps, padding, pooling)

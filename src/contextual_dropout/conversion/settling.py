@@ -182,7 +182,7 @@ def is_on_weights(model: nn.Module, name: str) -> bool:
 
 
 def _settle_pooling(site: ContextualDropout, found: Constancy, layer: LayerOptions) -> bool:
-    """Let a site read deviations where means are the same for all samples; True if these are the same too."""
+    """Let a site read deviations too where means are the same for all samples; True if its context stays constant."""
     if not found.mean:
         return False
     if found.deviation or "pooling" in layer.chosen:

@@ -25,8 +25,8 @@ class BatchEvaluation:
     """Predictions for a batch.
 
     Attributes:
-        prediction: of R positions: the B examples, or all positions of them where each has a distribution of its own.
-        positions: (B,), or (B, T), (B, H, W): R is their product.
+        prediction: for R positions: the B examples, or all their positions where each has a distribution of its own.
+        positions: their shape, (B,), or (B, T), (B, H, W): R is the product.
         log_likelihood: of the labels under the predictive distribution, log mean_k p(y | x, z_k), (B,); None without
             labels.
     """

@@ -26,7 +26,7 @@ def version(value: Any) -> int:
 
 
 def storage_of(tensor: Tensor) -> int:
-    """The address of a tensor's memory; 0 where there is none (sparse or nested layouts)."""
+    """An identifier of a tensor's memory; 0 where there is none (sparse or nested layouts)."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):  # which of the two torch raises depends on the layout
