@@ -83,17 +83,18 @@ def contextualize(
         exclude: what to leave alone, with everything inside it.
         family: of all new sites.
         p: initial drop rate of all new sites; by default that of the replaced dropout, and 0.2 behind layers.
-        positions: of sequences. ``"own"``: each has masks and rates of its own, from its own features; ``"pooled"``:
-            all have those of the sample, from the mean over its positions. By default their own wherever the network is
-            causal, where pooling would show each position what comes later, and pooled elsewhere.
+        positions: for sequences. ``"own"``: each position has its own masks and rates, from its own features;
+            ``"pooled"``: all share those of the sample, from the mean over its positions. By default ``"own"`` wherever
+            the network is causal, where pooling would show each position what comes later, and pooled elsewhere.
         example: an input (or a tuple of arguments, or a dictionary of keywords) to run the model on, in eval mode.
-            It tells the sites their number of features at once instead of at the first call, their order, which
-            dropout is not reached through its module, where the samples are in each site's input, and what is causal:
-            the model also runs on two and three samples like those of the example, and on other ends of its sequences.
+            It shows the number of features of each site, otherwise known at the first call, their order, dropout that
+            is not reached through its module, the axis of the samples in each site's input, and what is causal: the
+            model also runs on two and three samples like those of the example, and on other ends of its sequences.
         inplace: change the model itself, or a copy.
-        overrides: options for some layers, over those of all: ``{selector: options}``, a later one over an earlier one.
-        options: further ones of :class:`~contextual_dropout.ContextualDropout`. Two have other defaults here,
-            ``initialisation="zero"`` and ``rescale=True``, for the sake of the base model's outputs.
+        overrides: options for some layers, which take precedence: ``{selector: options}``; of several that fit a layer,
+            later ones take precedence.
+        options: further options of :class:`~contextual_dropout.ContextualDropout`. Two have other defaults here,
+            ``initialisation="zero"`` and ``rescale=True``, to preserve the base model's outputs.
 
     Returns:
         The converted model; :func:`conversion_of` tells what was done.

@@ -90,7 +90,7 @@ def probe(model: nn.Module, *inputs: Any, samples: int = 8, **keywords: Any) -> 
         keywords: for the model's forward.
 
     Raises:
-        SilentSiteError: a site never ran, had nothing but zeros to mask, or the same mask in every pass.
+        SilentSiteError: a site never ran, had only zeros to mask, or drew the same mask in every pass.
 
     Example:
         >>> import contextual_dropout as cd

@@ -46,28 +46,28 @@ class ContextualDropout(Stochastic):
     and per entry of the axis ``dim``; masks are broadcast over all other axes. In ``train()`` masks are
     sampled, in ``eval()`` the features are multiplied by the expected mask (the point estimate).
 
-    A *position-wise* site (several batch axes) has logits of their own for each position of a sample, from that
-    position's features alone: nothing passes from one position to another, which causal networks need.
+    A *position-wise* site (several batch axes) has separate logits for each position of a sample, from that position's
+    features alone: nothing passes from one position to another, as causal networks need it.
 
     Args:
         features: C, the size of the axis ``dim``.
         p: initial drop rate, in (0, 1): the encoder's bias and the prior start at keep probability 1 - p.
         family: ``"bernoulli"`` or ``"gaussian"``.
         dim: the axis that gets its own logits: -1 after a linear layer, 1 (or -3) after a convolution, the
-            head axis on attention weights. Where it falls together with ``batch_dim`` the input is taken as
-            one sample without a batch axis.
+            head axis on attention weights. If it is the same axis as ``batch_dim``, the input is taken as one
+            sample without a batch axis.
         reduction: gamma; the bottleneck has C // gamma units, or C if that is no more than gamma.
         temperature: t in sigma_t(alpha) = sigmoid(t * alpha); it scales the encoder's learning rate.
-        batch_dim: the axis of the samples; or several axes, that of the samples first, then those of positions that
-            have logits of their own: ``(0, 1)`` for tokens (B, T, C), ``(0, 2, 3)`` with ``dim=1`` for pixels.
-        folded: whether the axis of the samples holds several rows of each, one sample's after another's, as where heads
-            or windows are folded into the batch: the objective then counts rows to their samples.
+        batch_dim: the axis of the samples; or several axes, the samples' first, then those of positions that have
+            separate logits: ``(0, 1)`` for tokens (B, T, C), ``(0, 2, 3)`` with ``dim=1`` for pixels.
+        folded: whether the axis of the samples holds several rows of each sample, one sample after the other, as where
+            heads or windows are folded into the batch: the objective then adds up the rows of each sample.
         pooling: what the encoder reads of the axes that masks are broadcast over: their ``"mean"``, or mean and mean
             absolute deviation side by side, ``"mean-deviation"``.
-        encoder: ``"bottleneck"``, or ``"global"``: logits of their own for each unit, the same for every sample.
+        encoder: ``"bottleneck"``, or ``"global"``: learned logits for each unit, the same for every sample.
         context_features: how many channels the encoder reads; by default ``features``, twice that with
             ``"mean-deviation"``.
-        attention_context: what a site on attention weights is given to read, see
+        attention_context: the context of a site on attention weights, see
             :mod:`contextual_dropout.nn.attention_dropout`; ignored elsewhere.
         negative_slope: of the encoder's leaky ReLU; 0 is a ReLU.
         initialisation: of the encoder, ``"he"`` or ``"zero"`` (every sample starts at exactly p).
@@ -205,9 +205,9 @@ class ContextualDropout(Stochastic):
 
         Args:
             u: the features to be masked.
-            context: what the encoder reads instead: (B, C_context), of a position-wise site (B, ..., C_context), or any
-                shape with the axes ``batch_dim`` and ``dim``. Layers that
-                compute nothing but contexts are not trained: the encoder's gradient stops at what it reads.
+            context: what the encoder reads instead: (B, C_context), for a position-wise site (B, ..., C_context), or
+                any shape with the axes ``batch_dim`` and ``dim``. Layers that compute nothing but contexts are not
+                trained: the encoder's gradient stops at what it reads.
             gate: decides, when gradients flow back, whether they reach what the encoder read; by default they do not.
         """
         x = u if context is None else context

@@ -66,8 +66,8 @@ class ELBO:
         kl: ``"closed-form"`` or ``"sampled"``, the log-ratio log q(z) - log p(z) of the paper's ARM.
         rows: ``"independent"``, or ``"coupled"`` where the mask of one row acts on the log-likelihoods of others, as in
             a graph network: every mask is then credited with the reward of the whole batch, and the closure may return
-            any number of log-likelihoods, one for each graph, say, or one in all. Score-function estimators (ARM,
-            DisARM, REINFORCE) are unbiased only if this is right; a first step that shows otherwise warns.
+            any number of log-likelihoods, for example one for each graph, or a single one. Score-function estimators
+            (ARM, DisARM, REINFORCE) are unbiased only if this is right; a first step that shows otherwise warns.
         replay: whether pseudo passes take what comes before their site from the true pass instead of computing
             it again. The result is the same; with ``False`` a step is slower and keeps fewer activations.
 
@@ -112,8 +112,8 @@ class ELBO:
         Args:
             closure: calls the model and returns the log-likelihood of each example, (B,). It may be called
                 several times and has to do the same each time: no data loading inside. Random torch calls are
-                fine. Terms of your own belong inside: what the model keeps on itself (``self.aux = ...``) may be that
-                of a pseudo pass afterwards, without autograd.
+                fine. Terms of your own belong inside: an attribute that the model sets (``self.aux = ...``) may come
+                from a pseudo pass afterwards, without autograd.
         """
         if not callable(closure):
             raise TypeError(
