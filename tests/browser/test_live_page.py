@@ -317,7 +317,7 @@ def test_what_is_no_file_cannot_be_dropped(opened: Page) -> None:
         "() => { const carried = new DataTransfer(); carried.setData('text', 'x'); return carried; }"
     )
     opened.dispatch_event("#pad", "drop", {"dataTransfer": text})
-    expect(opened.locator("#message")).to_have_text("That was no file: drop an image file, or choose one.")
+    expect(opened.locator("#message")).to_have_text("That was not a file: drop an image file, or choose one.")
 
 
 def test_light_and_dark_at_will(opened: Page) -> None:

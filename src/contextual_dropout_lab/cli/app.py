@@ -128,7 +128,7 @@ def reproduce(
     """Do all runs of an experiment, then write its tables and plots.
 
     `quick` shows that everything works; `paper` is the real thing (hours). Interrupt it as you like: the same
-    command goes on, and ends with the same numbers. On a GPU runs go one after the other; where there are several,
+    command resumes, and ends with the same numbers. On a GPU runs go one after the other; where there are several,
     start the command once for each, with its number in `CUDA_VISIBLE_DEVICES`: they share the runs.
     """
     from contextual_dropout_lab.cli.progress import Bars, summary_of

@@ -1,7 +1,7 @@
 r"""The wide residual network of the paper's CIFAR experiments (Zagoruyko & Komodakis 2016).
 
 **Where the dropout is.** The paper applies dropout "to the first convolutional layer in each network block", 12 in all,
-and the mask of a layer multiplies its *output*. Its source lacks the figure that would say on which side of the
+and the mask of a layer multiplies its *output*. Its source lacks the picture that would show on which side of the
 normalisation. We put it where wide residual networks have it, between the two convolutions and after the ReLU::
 
     x -- bn1 -- relu -- conv1 -- bn2 -- relu -- dropout -- conv2 -- + --

@@ -59,7 +59,7 @@ class Table:
 
 
 def number(value: float | None, decimals: int) -> str:
-    """A number, or that there is none.
+    """A number in print, or a sign that there is none.
 
     Example:
         >>> number(0.126, 2), number(-0.001, 2), number(None, 2)

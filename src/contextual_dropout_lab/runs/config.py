@@ -174,7 +174,7 @@ class Experiment:
         """One run: base, preset, setting, method, the setting's own values for the method and ``overrides``.
 
         Each goes over what comes before it. A candidate of the preset is ``like`` a method but for a few values; what
-        was chosen for a setting is none of its.
+        was chosen for a setting does not belong to it.
         """
         chosen = _choose("preset", preset, self.presets)
         of_setting = dict(_choose("setting", setting, self.settings))

@@ -79,7 +79,7 @@ class Guard:
         try:
             name, sender = urlsplit(f"http://{asked}").hostname or "", urlsplit(origin).netloc
         except ValueError:  # brackets that do not match
-            return "The address that was asked for is none."
+            return "The address in the request is not valid."
         if self.local and not is_loopback(name):
             return "This page is served to this machine only: open it as http://127.0.0.1 with its port."
         if sender.lower() != asked.lower():

@@ -96,7 +96,7 @@ class _Machine:
             if code == b".":
                 return self.result()
             if code not in INSTRUCTIONS:
-                raise _RefusedError(f"its instruction {code!r} at byte {self.at - 1} is none that CIFAR has")
+                raise _RefusedError(f"its instruction {code!r} at byte {self.at - 1} is not one that CIFAR has")
             INSTRUCTIONS[code](self)
         raise _RefusedError(f"it has more than {MAX_INSTRUCTIONS} instructions")
 

@@ -69,7 +69,7 @@ def read_answers(path: str | os.PathLike[str]) -> AnswerVocabulary:
     """A vocabulary from JSON: a list of answers, a map from answers to indices, or MCAN's list of that and its inverse.
 
     Raises:
-        DataError: it is none of them, or the indices are not 0 to A - 1, each once.
+        DataError: it is neither of them, or the indices are not 0 to A - 1, each once.
     """
     content = read_json(path)
     if isinstance(content, list) and len(content) == 2 and isinstance(content[0], dict):

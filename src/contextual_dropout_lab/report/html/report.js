@@ -1,10 +1,10 @@
-// Draws the figures when they come into sight, and lets readers filter the gallery. Everything it needs is in the page.
+// Draws the plots when they come into view, and lets readers filter the gallery. Everything it needs is in the page.
 "use strict";
 
 const values = JSON.parse(document.getElementById("values").textContent);
 const drawn = new Set();
 
-// ---- Colours: figures name variables of the style, which are looked up when they are drawn.
+// ---- Colours: plots name variables of the style, which are looked up when they are drawn.
 
 const probe = document.body.appendChild(document.createElement("span"));
 probe.hidden = true;
@@ -19,10 +19,10 @@ function coloured(plot) {
   return JSON.parse(text, (key, value) => (/^var\(--[a-z]+\)$/.test(value) ? colour(value) : value));
 }
 
-// ---- Figures
+// ---- Plots
 
 // Plotly is most of the page. As plain text it does not hold the page up; as a file of its own, the browser compiles it
-// beside the page when that is idle, or when the first figure comes into sight.
+// beside the page when that is idle, or when the first plot comes into view.
 let ready = null;
 
 function loadPlotly() {
@@ -67,7 +67,7 @@ function redraw() {
   drawn.forEach(draw);
 }
 
-// One at a time, each painted before the next is begun: nobody waits for figures further down.
+// One at a time, each painted before the next is begun: nobody waits for plots further down.
 const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 
 const sight = new IntersectionObserver(async (entries) => {
@@ -84,7 +84,7 @@ document.querySelectorAll(".plot").forEach((figure) => {
   figure.querySelector("select")?.addEventListener("change", () => draw(figure));
 });
 document.querySelectorAll(".methods").forEach((boxes) => boxes.addEventListener("change", redraw));
-// The methods stay in sight, but not upon what is said of a point in a figure that begins above them.
+// The methods stay in view, but do not cover the text on a point of a plot that begins above them.
 function makeWay(event) {
   const [boxes, canvas] = [event.currentTarget.querySelector(".methods"), event.target.closest(".canvas")];
   if (!boxes) return;
@@ -117,7 +117,7 @@ try {
   if (kept === "light" || kept === "dark") chooseTheme(kept);
 } catch { /* as above */ }
 
-// ---- Printing: on paper nobody scrolls, and it is white. Figures that were never in sight are drawn just before.
+// ---- Printing: on paper nobody scrolls, and it is white. Plots that were never in view are drawn just before.
 
 const page = document.documentElement;
 const printing = () => page.classList.contains("printing");

@@ -108,7 +108,7 @@ def _experiment(
 def _measured(table: Table) -> bool:
     """Whether anything in it is ours: in the columns of that name, if it has any, or beside the names of its rows."""
     if not table.rows:
-        return table.empty != Table.empty  # that nothing was found is a result; that nothing was run is none
+        return table.empty != Table.empty  # finding nothing is a result; running nothing is not
     ours = [place for place, head in enumerate(table.columns) if head.lower() == "ours"]
     return any(row[place] != MISSING for row in table.rows for place in ours or range(1, len(table.columns)))
 
@@ -116,9 +116,9 @@ def _measured(table: Table) -> bool:
 def _setting(section: Section, name: str, values: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield f"<section class='setting' id='{name}'><h3>Setting: {escape(section.setting)}</h3>"
     yield notes_block(section.notes)
-    if section.figures:
+    if section.plots:
         yield f"<div class='figures'>{method_boxes(section.with_lines)}<div class='plots'>"
-        for place, figure in enumerate(section.figures):
+        for place, figure in enumerate(section.plots):
             yield plot_block(f"{name}-f{place}", figure)
             values["figures"][f"{name}-f{place}"] = list(figure.plots.values())
         yield "</div></div>"

@@ -1,4 +1,4 @@
-"""The parts of the page that belong to one setting of an experiment: figures and gallery, as far as there are any."""
+"""The parts of the page that belong to one setting of an experiment: plots and gallery, as far as there are any."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Section:
     Attributes:
         setting: its name.
         methods: those that have runs, with their names in print.
-        figures: in the order of the page.
+        plots: in the order of the page.
         gallery: plain values; None without kept predictions.
         caption: of the gallery.
         notes: what is left out, and why.
@@ -47,7 +47,7 @@ class Section:
 
     setting: str
     methods: dict[str, str]
-    figures: list[InteractivePlot] = field(default_factory=list)
+    plots: list[InteractivePlot] = field(default_factory=list)
     gallery: dict[str, Any] | None = None
     caption: str = ""
     notes: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Section:
     @property
     def with_lines(self) -> dict[str, str]:
         """Methods that have a line in some plot: those that can be hidden."""
-        plots = [plot for figure in self.figures for plot in figure.plots.values()]
+        plots = [plot for figure in self.plots for plot in figure.plots.values()]
         drawn = {trace.get("meta") for plot in plots for trace in plot["data"]}
         return {method: name for method, name in self.methods.items() if method in drawn}
 
@@ -78,10 +78,10 @@ def read_section(selection: Selection, setting: str, data: Path | None) -> Secti
     if not kept:
         section.notes.append(f"Plots of predictions and the gallery are left out: {reason}.")
     else:
-        section.figures += all_prediction_plots(kept)
+        section.plots += all_prediction_plots(kept)
         section.notes += [note for each in kept for note in _constant(each)]
         _add_gallery(section, runs[0], kept, examples, data, reason)
-    section.figures += all_record_plots(runs)
+    section.plots += all_record_plots(runs)
     return section
 
 

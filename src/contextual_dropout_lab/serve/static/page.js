@@ -10,7 +10,7 @@ const state = {
   running: false, again: false,
 };
 
-// ---- Asking: one request at a time, and always for what is there now. Whoever goes on drawing or sliding sees the
+// ---- Asking: one request at a time, and always for what is there now. Whoever continues to draw or slide sees the
 // answers that come meanwhile.
 
 async function ask() {
@@ -306,7 +306,7 @@ function dragged(event) {
   if (event.type !== "drop") return;
   const [file] = event.dataTransfer.files;
   if (file) take(file);
-  else say("That was no file: drop an image file, or choose one.");
+  else say("That was not a file: drop an image file, or choose one.");
 }
 
 // ---- Setting up

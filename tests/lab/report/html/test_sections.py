@@ -36,7 +36,7 @@ def section(root: Results, data: Path, setting: str = "noisy") -> Section:
 
 
 def titles(found: Section) -> list[str]:
-    return [figure.title for figure in found.figures]
+    return [figure.title for figure in found.plots]
 
 
 def work(root: Results, written: dict[str, Any]) -> Path:
@@ -70,7 +70,7 @@ def test_everything(kept: Results, data: Path) -> None:
 def test_predictions_of_all_seeds_and_draws(results: Results, two: Two, data: Path) -> None:
     """Correct answers by the figure are those of the kept files."""
     found = section(results, data)
-    (line,) = found.figures[1].plots["by p-value"]["data"]
+    (line,) = found.plots[1].plots["by p-value"]["data"]
     kept = [results.predictions(RunConfig.from_dict(each["config"])) or {} for each in two]
     labels = torch.arange(SIZE) % 10
     errors = [(each.label != labels).double().mean() for draws in kept for each in draws.values()]
@@ -102,7 +102,7 @@ def test_without_predictions_curves_beside_the_records_are_drawn(
     shutil.rmtree(results.work)
     alone = section(results, tmp_path / "nowhere")  # and there is no data set
     assert titles(alone) == FIGURES
-    assert alone.figures == of_curves.figures == of_predictions.figures
+    assert alone.plots == of_curves.plots == of_predictions.plots
     assert of_curves.gallery == of_predictions.gallery
     assert alone.gallery is None
     (note,) = alone.notes
