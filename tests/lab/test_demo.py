@@ -1,4 +1,4 @@
-"""What ``make demo`` prints and draws, after one epoch instead of many."""
+"""The output and plots of ``make demo``, after one epoch instead of many."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_predict_reads_image_files(own: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("all_fail", [True, False])
 def test_a_reproduction_that_fails_ends_with_what_failed(own: Path, tmp_path: Path, all_fail: bool) -> None:
-    """Not with the advice to run the experiment first; what was done has its page."""
+    """It does not end with the advice to run the experiment first; runs that are done have their page."""
     broken = "objective: {kl_weight: -1}"
     text = OWN.replace("epochs: 40", "epochs: 1").replace("objective: {kl_weight: 0.01}", broken)
     if all_fail:

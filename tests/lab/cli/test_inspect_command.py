@@ -79,7 +79,7 @@ def test_runs_of_one_method_keep_their_names_apart(work: Path, tmp_path: Path) -
 
 
 def test_predicts_as_the_run_did(work: Path, tmp_path: Path) -> None:
-    """What the run kept is what the network says again, but for half precision; a moved run has only the network."""
+    """Stored predictions equal new ones, except for half precision; a moved run has only the network."""
     folder = (work / "mc-bernoulli/seed-0").resolve()
     model, config, _ = load_network(folder)
     x = next(inspect_command.noisy_copies(load_examples(config).test_x, 0.5, 1, inspect_command.TEST_NOISE_SEED))

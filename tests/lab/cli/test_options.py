@@ -1,4 +1,4 @@
-"""What is said of assignments that are none."""
+"""Messages about arguments that are not assignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trained networks say of test images and of files, which are prepared as the run's own were."""
+"""Answers of trained networks to test images and to files, which are prepared as the run's own were."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.lab.runs.tiny import folders, tiny
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """What networks were called with."""
+    """The arguments that networks were called with."""
     seen: list[Tensor] = []
     real = predict_command.predict
 

@@ -61,7 +61,7 @@ def test_no_runs_are_told(tmp_path: Path) -> None:
 
 
 def test_records_and_curves_are_enough_for_the_figures(tmp_path: Path) -> None:
-    """What a checkout has. ``reproduce`` writes curves also of runs that were done without them."""
+    """A checkout has records and curves. ``reproduce`` also writes the curves of runs that have none yet."""
     own = tmp_path / "own.yaml"
     own.write_text(
         "base: {data: digits, hidden: [16], epochs: 1, train_examples: 256, test_examples: 64, samples: 6}\n"

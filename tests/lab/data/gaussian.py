@@ -1,4 +1,4 @@
-"""Is it Gaussian? Statistics that are compared at a failure rate of 2e-5 each."""
+"""Statistics of Gaussian noise, compared at a failure rate of 2e-5 each."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent for a path; ``declared`` is the Content-Length if it is not that of the body."""
+    """The answer for a path; ``declared`` is the Content-Length if it is not that of the body."""
 
     body: bytes
     declared: int | None = None

@@ -87,7 +87,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_runs_of_several_processes_wait_for_others_too(tmp_path: Path) -> None:
-    """They are not begun before the network is there that they go on with, nor while another process is at them."""
+    """Runs are not begun before the network that they start from is there, nor while another process does them."""
     results, log = folders(tmp_path), Log()
     first = tiny("first", epochs=1, conversion="none", options={}, objective={})
     waiting = tiny("waiting", epochs=1, devices=2, start_from="tiny/noisy/first/seed-{seed}")

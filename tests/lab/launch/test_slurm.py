@@ -94,7 +94,7 @@ class Ended:
 def test_a_record_that_is_seen_late_or_is_damaged_ends_no_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another machine wrote is not always there at once."""
+    """Files of another machine are not always there at once."""
     late, damaged, never = (tiny(method) for method in ("late", "damaged", "never"))
     results, log = folders(tmp_path), Log()
     results.write(damaged, {})

@@ -62,7 +62,7 @@ def test_padding_changes_nothing(context: str) -> None:
 
 
 def test_padding_in_half_precision() -> None:
-    """What masks it must be a number there: the least that the precision has."""
+    """Padding is masked by a number of the same precision: the least that it has."""
     torch.manual_seed(0)
     x, padded = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True]] * 2)
     blocks: list[nn.Module] = [SelfAttention(8, 2, 0.1), AttentivePooling(8, 4, 5, 0.1)]

@@ -50,7 +50,7 @@ def test_round_trip(tmp_path: Path, suffix: str) -> None:
 
 
 def test_files_of_torch_before_2020(tmp_path: Path) -> None:
-    """Not a zip archive, and without the counters of the batch normalisations: torchvision's first ResNet-18."""
+    """The format of torchvision's first ResNet-18: not a zip archive, and without counters of batch normalisation."""
     state = {name: value for name, value in other().items() if not name.endswith("num_batches_tracked")}
     torch.save(state, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
     model = load_weights(tiny(), tmp_path / "old.pth")

@@ -19,7 +19,7 @@ def tiny(**options: Any) -> nn.Module:
 
 
 def warmed_up(model: nn.Module) -> nn.Module:
-    """With running statistics that are not those of initialisation."""
+    """A network with running statistics that are not those of initialisation."""
     model.train()
     with torch.no_grad():
         model(torch.randn(8, 3, 16, 16) * 2 + 1)

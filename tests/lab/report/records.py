@@ -41,7 +41,7 @@ PAVPU_SHIFTS = {"0.01": -0.5, "0.05": 0.25, "0.1": 0.5}
 def record(
     setting: str, method: str, seed: int, accuracy: float, *, deterministic: bool = False, **config: Any
 ) -> dict[str, Any]:
-    """A run of one seed with the accuracy given; other figures follow from it."""
+    """A run of one seed with the accuracy given; other scores follow from it."""
     noise_sd = 1.0 if setting == "noisy" else 0.0
     run = RunConfig("mnist", setting, method, seed, noise_sd=noise_sd, **config)
     scores = ["entropy"] if deterministic else SCORES

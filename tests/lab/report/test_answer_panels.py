@@ -1,4 +1,4 @@
-"""Panels of questions: the paper's rule, and everything it needs on the figure."""
+"""Panels of questions: the paper's rule, and everything it needs on the plot."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_every_panel_has_question_people_answers_and_p_values() -> None:
 
 
 def test_nothing_is_cut_and_no_text_runs_into_an_image() -> None:
-    """With the methods of the experiment, whose names are long."""
+    """Panels with the methods of the experiment, whose names are long."""
     names = ("mc-bernoulli", "contextual-bernoulli-independent", "contextual-bernoulli-constant", "contextual-gaussian")
     predictions = {name: Prediction(torch.full((20, 4, 2), 0.5, dtype=torch.float64)) for name in names}
     accuracy = {name: torch.zeros(4) for name in names}

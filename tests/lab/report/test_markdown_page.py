@@ -1,4 +1,4 @@
-"""The page has every table and figure, says where they come from, and is the same every time."""
+"""The page has every table and plot, names their origin, and is the same every time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.lab.report.records import record, write
 
 @pytest.fixture(scope="module")
 def page(complete: Results) -> str:
-    """Made once: all figures are drawn for it."""
+    """The page, made once: all plots are drawn for it."""
     return results_page(complete, "mnist")
 
 

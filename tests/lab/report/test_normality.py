@@ -1,4 +1,4 @@
-"""Normality: scipy's numbers, what is not tested, and figures and tables that say so."""
+"""Normality: scipy's numbers, what is not tested, and plots and tables that say so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def normal(mean: Tensor, sd: float, samples: int = 20) -> Tensor:
 
 
 def test_differences_and_p_values_are_those_of_scipy() -> None:
-    """Of the two classes that are highest on average, image by image."""
+    """The differences of the two classes that are highest on average, image by image."""
     generator = torch.Generator().manual_seed(0)
     samples = (3 * torch.randn(20, 7, 5, dtype=torch.float64, generator=generator)).softmax(-1)
     found = Normality(Prediction(samples))

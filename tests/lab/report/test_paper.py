@@ -1,4 +1,4 @@
-"""The paper's figures are as printed, and in the words of the configurations."""
+"""The paper's scores are as printed, and in the words of the configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures show the records' numbers, and are the same bytes every time."""
+"""Plots show the records' numbers, and are the same bytes every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a record is said, whatever it holds."""
+"""Faults of a record are named, whatever it holds."""
 
 from __future__ import annotations
 

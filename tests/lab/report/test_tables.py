@@ -48,7 +48,7 @@ def test_noisy_mnist(summary: Summary) -> None:
 
 
 def test_both_estimators_stand_beside_the_papers_bernoulli_dropout(results: Results) -> None:
-    """Its figures are of ARM; which of our rows is which, their names say."""
+    """The paper's scores are of ARM; the names of our rows tell which is which."""
     straight = {"objective": {"estimator": "straight-through"}}
     for method, accuracy, options in (("contextual-bernoulli", 88.5, straight), ("contextual-bernoulli-arm", 87.5, {})):
         write(results, *(record("noisy", method, seed, accuracy + seed / 50, **options) for seed in (0, 1)))
@@ -99,7 +99,7 @@ def test_places_are_of_the_seeds_that_all_have(results: Results, small: Summary)
 
 
 def test_log_likelihoods_beyond_the_convention_are_named(results: Results) -> None:
-    """Of CIFAR-10 the paper has such figures on original data, not on noisy data."""
+    """The paper has such scores of CIFAR-10 on original data, not on noisy data."""
     for method in ("concrete", "contextual-gaussian"):
         write(results, record("original", method, 0, 50.0, data="cifar10"))
     notes = all_tables(summarise(results, "mnist"))["order-original"].notes

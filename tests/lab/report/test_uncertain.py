@@ -103,7 +103,7 @@ def test_colours_are_shown_as_they_are_and_noisy_ones_brought_into_range() -> No
 
 
 def test_nothing_is_cut_or_covered() -> None:
-    """Titles of neighbouring panels do not touch, and all text is inside the figure."""
+    """Titles of neighbouring panels do not touch, and all text is inside the plot."""
     figure = draw(
         {"contextual-bernoulli": prediction(0), "contextual-gaussian": prediction(1)}, "contextual-gaussian", 3
     )

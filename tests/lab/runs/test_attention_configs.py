@@ -15,7 +15,7 @@ EXPERIMENTS = ("vqa", "easy-vqa", "vit")
 
 
 def arms(name: str) -> tuple[RunConfig, ...]:
-    """With our context, with the paper's, and with the paper's context and estimator."""
+    """Runs with our context, with the paper's, and with the paper's context and estimator."""
     experiment = load_experiment(name)
     preset = next(iter(experiment.presets))
     methods = ("contextual-bernoulli", "contextual-bernoulli-constant", "contextual-bernoulli-independent")
@@ -23,7 +23,7 @@ def arms(name: str) -> tuple[RunConfig, ...]:
 
 
 def differences(one: RunConfig, other: RunConfig) -> dict[str, tuple[object, object]]:
-    """Of what the conversion and the objective are given."""
+    """The differences between the arguments of the conversion and of the objective."""
     first, second = (config.options | config.objective for config in (one, other))
     return {key: (first.get(key), second.get(key)) for key in first | second if first.get(key) != second.get(key)}
 

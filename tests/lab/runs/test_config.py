@@ -240,7 +240,7 @@ def test_presets_of_two_experiments_do_not_share_a_folder() -> None:
 def test_a_run_on_a_processor_can_be_afforded(
     name: str, setting: str, method: str, seconds_per_image: float, minutes: float
 ) -> None:
-    """By what training was measured to take."""
+    """The time follows from measurements of training."""
     config = load_experiment(name).run(setting, method, 0, "cpu")
     assert config.train_examples is not None
     assert config.epochs * config.train_examples * seconds_per_image <= 60 * minutes

@@ -167,7 +167,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_a_run_keeps_its_curves(done: Results) -> None:
-    """In full precision; those of kept predictions differ by what half precision does to them."""
+    """Curves are of full precision; those of stored predictions differ by the rounding to half precision."""
     config = tiny(epochs=1)
     found, kept = read_curves(done, config), done.predictions(config)
     assert found is not None

@@ -59,7 +59,7 @@ def test_where_nothing_was_kept_nothing_is_made(tmp_path: Path) -> None:
 
 
 def test_predictions_that_are_gone_are_made_again_by_the_networks(tmp_path: Path) -> None:
-    """Half the digits are enough for the same figures to a hundredth of a nat, and nearly always the same labels."""
+    """Half the digits are enough for the same scores to a hundredth of a nat, and nearly always the same labels."""
     results = Results(tmp_path / "records", tmp_path / "work", tmp_path / "networks")
     configs = [tiny(seed=seed, epochs=2) for seed in (0, 1)]
     for config in configs:

@@ -1,4 +1,4 @@
-"""What a process that trains imports, and what it does not."""
+"""Imports of a process that trains, and what it does not import."""
 
 from __future__ import annotations
 

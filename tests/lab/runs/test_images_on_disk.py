@@ -95,7 +95,7 @@ def test_what_cannot_be_done_from_disk_is_said(images: Path) -> None:
 
 
 def test_a_run_begins_with_a_file_of_weights(tmp_path: Path, images: Path) -> None:
-    """Of other classes: the head is left out. A trained network is loaded where the file is not."""
+    """The head of other classes is left out. A trained network is loaded where the file is not."""
     pretrained = wide_resnet(10, 1, classes=7)
     torch.save(pretrained.state_dict(), path := tmp_path / "pretrained.pth")
     config = on_disk(epochs=0, weights=str(path), weights_skip=["fc"])

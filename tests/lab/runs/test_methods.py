@@ -28,7 +28,7 @@ def test_weight_decay_leaves_learned_rates_alone(conversion: str) -> None:
 
 
 def test_without_decay_there_are_no_more_groups() -> None:
-    """So that checkpoints of such runs, which older versions wrote, can still be gone on from."""
+    """Checkpoints of such runs, which older versions wrote, can still be resumed."""
     config = tiny(conversion="concrete_dropout", options={})
     groups = build_optimizer(config, build_model(config, (64,), 10)).param_groups
     assert [group["name"] for group in groups] == ["theta", "phi", "eta"]

@@ -19,7 +19,7 @@ from tests.reliability.record import budget, record
 
 pytestmark = pytest.mark.slow
 
-#: So many that a kill after the first checkpoint, in the fifth, comes seconds before the end.
+#: Enough that a kill after the first checkpoint, in the fifth, comes seconds before the end.
 EPOCHS = budget(80, 200)
 #: The last batch has one row, of which the other process has none.
 EXPERIMENT = f"""
@@ -62,7 +62,7 @@ def start(folder: Path, starter: list[str], *changes: str) -> subprocess.Popen[s
 
 
 def wait(process: subprocess.Popen[str]) -> str:
-    """For its end, but no longer than a deadlock needs to be told from a slow machine; what it printed."""
+    """Wait for its end, but no longer than tells a deadlock from a slow machine; returns its output."""
     output, _ = process.communicate(timeout=240)
     return output
 
@@ -83,7 +83,7 @@ def wait_for_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:
 
 
 def result(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """What must not depend on how the run was started: figures and learning curve, and the network."""
+    """The parts of a run that must not depend on how it was started: scores, learning curve and network."""
     kept = json.loads((folder / "records/pair/noisy/contextual/seed-0.json").read_text())
     network = (folder / "work/pair/noisy/contextual/seed-0/model.safetensors").read_bytes()
     return {name: kept[name] for name in ("digest", "history", "test")}, network

@@ -51,7 +51,7 @@ def test_stored_logits_give_the_samples_back(task: str) -> None:
 
 
 def test_labels_that_are_out_of_the_question_have_figures() -> None:
-    """Logits thousands apart, as Gaussian sites make them far from their data: all figures are numbers."""
+    """Logits thousands apart, as Gaussian sites make them far from their data: all scores are numbers."""
     logits = torch.tensor([[2e3, 0.0, -2e3], [0.0, 300.0, 0.0]]).double().repeat(20, 1, 1)
     values = scores_of(TASKS["classification"].prediction(logits), torch.tensor([1, 0]))
     json.dumps(values, allow_nan=False)

@@ -1,4 +1,4 @@
-"""What visitors get: answers, refusals in a sentence, and nothing that a browser could be led astray by."""
+"""Answers to visitors: refusals are one sentence, and nothing could lead a browser astray."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw(client: TestClient, digit: str = "3", **settings: float) -> dict[str, A
 
 
 def reason(response: Response, status: int) -> str:
-    """Of a refusal: one JSON field with a sentence, nothing of the program."""
+    """The reason of a refusal: one JSON field with a sentence, nothing of the program."""
     assert response.status_code == status, response.text
     assert list(response.json()) == ["error"]
     words: str = response.json()["error"]
@@ -316,7 +316,7 @@ def test_an_endless_body_is_refused_while_it_comes(visitor: socket.socket) -> No
 
 
 def test_all_visitors_together_have_so_much_room(live: LiveNetworks) -> None:
-    """As many as fit are heard out; the next is sent away while they send, and heard once they have gone.
+    """As many visitors as fit are served; the next is refused while they send, and served once they have left.
 
     Those who draw have room of their own.
     """

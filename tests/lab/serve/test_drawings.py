@@ -43,7 +43,7 @@ def test_size_and_place_do_not_count(digit: str, frame: Frame) -> None:
 def test_mnist_has_digits_of_20_pixels_about_their_centre_of_mass(digit: str) -> None:
     image = render(DIGITS[digit], MNIST)
     assert image.shape == (1, 28, 28)
-    assert 20 <= max(inked(image, 0), inked(image, 1)) <= 21  # a pixel more where the ink lies between two
+    assert 20 <= max(inked(image, 0), inked(image, 1)) <= 21  # a pixel more where the ink is between two
     places = torch.arange(28.0)
     mass = [(image[0].sum(1 - axis) * places).sum() / image.sum() for axis in (0, 1)]
     assert torch.allclose(torch.stack(mass), torch.full((2,), 13.5), atol=0.1)

@@ -1,4 +1,4 @@
-"""Which networks can be served, and from where the command takes them."""
+"""Networks that can be served, and where the command finds them."""
 
 from __future__ import annotations
 

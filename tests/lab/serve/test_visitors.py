@@ -71,7 +71,7 @@ def server(digits: Path) -> Iterator[tuple[str, int]]:
 
 
 def memory(process: int, name: str = "VmRSS") -> float:
-    """Of a process, in MiB: now, or (VmHWM) the most that it had."""
+    """The memory of a process in MiB: now, or (VmHWM) the most that it had."""
     status = Path(f"/proc/{process}/status").read_text()
     found = re.search(rf"{name}:\s+(\d+) kB", status)
     assert found
@@ -119,7 +119,7 @@ def test_without_arguments_the_demo_is_served(server: tuple[str, int], live: Liv
 
 @needs_proc
 def test_no_image_fills_the_memory(server: tuple[str, int]) -> None:
-    """Not even one of two rows of ink, that would take 30 GiB to be put upright."""
+    """Two rows of ink that would take 30 GiB to be put upright do not fill it either."""
     address, process = server
     before = memory(process)
     with client_of(address) as client:

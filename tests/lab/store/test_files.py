@@ -77,7 +77,7 @@ def test_threads_that_write_the_same_file_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_the_same_tensors_give_the_same_bytes(tmp_path: Path) -> None:
-    """Of eight pieces of metadata, safetensors would write the same order twice once in 40,320 times."""
+    """With eight pieces of metadata, safetensors would write the same order twice once in 40,320 times."""
     paths = [tmp_path / "one", tmp_path / "other"]
     metadata = {key: f'"{key}\n\u00e9' for key in "tzckaqrs"}
     for path in paths:

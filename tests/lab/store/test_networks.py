@@ -76,7 +76,7 @@ def test_only_modules_of_the_same_thread_and_time_are_counted() -> None:
 
 @pytest.mark.parametrize("file", ["model.safetensors", "model-00001-of-00002.safetensors"])
 def test_a_folder_of_transformers_is_told_from_a_run(tmp_path: Path, file: str) -> None:
-    """As ``save_pretrained`` writes it, whole or in parts."""
+    """A network as ``save_pretrained`` writes it, whole or in parts."""
     save_file({"weight": torch.zeros(2)}, tmp_path / file, {"format": "pt"})
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(ExperimentError) as error:

@@ -53,7 +53,7 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def section(root: Results, folder: Path, logits: torch.Tensor, noise_sd: float = 0.0, **config: Any) -> Section:
-    """Of one run on this data, with these logits kept."""
+    """The examples of one run on this data, with these logits stored."""
     written = record("noisy" if noise_sd else "original", "contextual-bernoulli", 0, 87.0, **config)
     run = RunConfig.from_dict(written["config"])
     sha256 = load_examples(run, folder).sha256

@@ -93,7 +93,7 @@ def test_cards_say_what_was_predicted() -> None:
 
 
 def test_what_is_hardly_certain_is_called_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In two digits it is 0.05, which is not below 0.05."""
+    """Rounded to two digits it would be 0.05, which is not below 0.05."""
     monkeypatch.setattr(
         Prediction, "p_value", property(lambda self: torch.full(self.label.shape, 0.04997, dtype=torch.float64))
     )

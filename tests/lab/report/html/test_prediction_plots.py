@@ -30,7 +30,7 @@ def of(predictions: Sequence[Prediction], labels: Tensor = LABELS, method: str =
 
 @dataclass(frozen=True)
 class Lines:
-    """What the figures are about, from the predictions themselves: (D, N) each."""
+    """The values that the plots show, from the predictions themselves: (D, N) each."""
 
     confidence: Tensor
     entropy: Tensor
@@ -128,7 +128,7 @@ def test_p_values_of_right_and_wrong_answers(kept: StoredPredictions, lines: Lin
         np.testing.assert_allclose(found["y"], 100 * counts / counts.sum(), rtol=1e-3)
         certain = 100 * (lines.p_value[chosen] < 0.05).double().mean().item()
         assert f"{certain:.1f}% of the {name} answers" in plot["layout"]["annotations"][0]["text"]
-    assert "type" not in plot["layout"]["yaxis"]  # linear: a logarithm hides how much lies in the first bar
+    assert "type" not in plot["layout"]["yaxis"]  # linear: a logarithm hides how much is in the first bar
 
 
 def test_one_sample_has_no_p_values() -> None:

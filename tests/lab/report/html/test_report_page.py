@@ -106,7 +106,7 @@ def test_names_are_only_text(results: Results, examples: Examples, data: Path) -
 
 
 def strip(value: Any) -> Any:
-    """Without ``meta``."""
+    """The value without ``meta``."""
     if isinstance(value, dict):
         return {key: strip(each) for key, each in value.items() if key != "meta"}
     return [strip(each) for each in value] if isinstance(value, list) else value
@@ -159,13 +159,13 @@ def test_figures_come_after_the_first_table_and_before_the_others(text: str) -> 
 
 
 def test_tables_without_anything_of_ours_are_left_out(results: Results, data: Path) -> None:
-    """Of the paper's on original MNIST, where nothing was run on it, and those that would say "No results yet"."""
+    """The paper's table on original MNIST, if nothing was run on it, and tables that would say "No results yet"."""
     write(results, record("noisy", "concrete", 0, 86.0))
     text = html_page(select(["mnist"], results), data)
     titles = re.findall("<summary>(.*?)</summary>", text)
     assert titles[:3] == [
         escape("Noisy MNIST (the paper's Table 1)"),
-        "Where we do not match the paper",  # that there is no such figure is a result
+        "Where we do not match the paper",  # finding no such score is a result
         escape("Complete results, noisy MNIST (the paper's appendix)"),
     ]
     assert not [title for title in titles if "original" in title or "clean" in title or title == "Ensembles"]

@@ -1,4 +1,4 @@
-"""What is missing is left out and told; nothing that is there is lost for it."""
+"""Missing parts are left out with a note; nothing else is lost."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_everything(kept: Results, data: Path) -> None:
 
 
 def test_predictions_of_all_seeds_and_draws(results: Results, two: Two, data: Path) -> None:
-    """Correct answers by the figure are those of the kept files."""
+    """Correct answers in the plot are those of the stored files."""
     found = section(results, data)
     (line,) = found.plots[1].plots["by p-value"]["data"]
     kept = [results.predictions(RunConfig.from_dict(each["config"])) or {} for each in two]
@@ -94,7 +94,7 @@ def test_without_predictions_there_are_the_figures_of_records(results: Results, 
 def test_without_predictions_curves_beside_the_records_are_drawn(
     results: Results, data: Path, two: Two, tmp_path: Path
 ) -> None:
-    """As in a checkout, where only records and curves are tracked; they are those of the predictions."""
+    """Curves alone, as a checkout has them, give the same plots as predictions."""
     of_predictions = section(results, data)
     configs = [RunConfig.from_dict(each["config"]) for each in two]
     assert curve_records(configs, results, data) == [config.name for config in configs]
@@ -143,7 +143,7 @@ def test_without_the_data_set_nothing_is_fetched(results: Results, two: Two, tmp
 
 
 def test_where_all_is_missing_both_reasons_are_told(results: Results, two: Two, tmp_path: Path) -> None:
-    """Who gets the data set would else find that nothing has changed."""
+    """A reader who gets the data set would otherwise find that nothing has changed."""
     shutil.rmtree(results.work)
     (note,) = section(results, tmp_path / "nowhere").notes
     assert "are left out: neither curves nor predictions at noise of sd 1 are kept here (" in note
