@@ -11,7 +11,7 @@ from contextual_dropout.prediction.classification import Classification
 from contextual_dropout_lab.report.method_names import label
 from contextual_dropout_lab.report.plots import save
 from contextual_dropout_lab.report.plots.answer_panels import AskedQuestions, questions
-from contextual_dropout_lab.report.plots.uncertain import most_uncertain
+from contextual_dropout_lab.report.plots.uncertain_images import most_uncertain
 from contextual_dropout_lab.runs.config import RunConfig
 from contextual_dropout_lab.runs.evaluation import noisy_inputs, sampled
 from contextual_dropout_lab.runs.questions import questions_tested_on

@@ -19,7 +19,7 @@ from contextual_dropout_lab.report.html.plot_values import (
     rounded,
     shade,
 )
-from contextual_dropout_lab.report.plots.drop_probabilities import site_quantiles
+from contextual_dropout_lab.report.plots.drop_probability_plot import site_quantiles
 from contextual_dropout_lab.report.plots.ensemble_sizes import PANELS
 from contextual_dropout_lab.report.summary import Runs
 

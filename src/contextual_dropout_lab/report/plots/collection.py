@@ -12,10 +12,10 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from contextual_dropout_lab.report.method_names import CONTEXTUAL, ordered
-from contextual_dropout_lab.report.plots.comparison import comparison
 from contextual_dropout_lab.report.plots.context_variation import context_spread
-from contextual_dropout_lab.report.plots.drop_probabilities import drop_probabilities
+from contextual_dropout_lab.report.plots.drop_probability_plot import drop_probabilities
 from contextual_dropout_lab.report.plots.ensemble_sizes import ensembles
+from contextual_dropout_lab.report.plots.method_comparison import comparison
 from contextual_dropout_lab.report.plots.style import NoData
 from contextual_dropout_lab.report.plots.training_curves import learning_curves
 from contextual_dropout_lab.report.summary import Summary, summarise

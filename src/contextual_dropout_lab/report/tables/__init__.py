@@ -4,10 +4,10 @@ from contextual_dropout_lab.report.summary import Summary
 from contextual_dropout_lab.report.table import Table
 from contextual_dropout_lab.report.tables.calibration_scores import calibration
 from contextual_dropout_lab.report.tables.context_effects import context_spread, context_value
-from contextual_dropout_lab.report.tables.cost import cost, model_sizes
-from contextual_dropout_lab.report.tables.detection import detection
+from contextual_dropout_lab.report.tables.cost_tables import cost, model_sizes
+from contextual_dropout_lab.report.tables.detection_scores import detection
 from contextual_dropout_lab.report.tables.ensemble_scores import ensembles
-from contextual_dropout_lab.report.tables.groups import groups, has_groups
+from contextual_dropout_lab.report.tables.group_scores import groups, has_groups
 from contextual_dropout_lab.report.tables.method_order import has_order, order
 from contextual_dropout_lab.report.tables.normality_tests import normality
 from contextual_dropout_lab.report.tables.paper_tables import (
@@ -20,7 +20,7 @@ from contextual_dropout_lab.report.tables.paper_tables import (
     of_the_paper,
     original_log_likelihood,
 )
-from contextual_dropout_lab.report.tables.protocol import protocol
+from contextual_dropout_lab.report.tables.protocol_table import protocol
 from contextual_dropout_lab.report.tables.scores import score_table
 
 __all__ = [

@@ -11,7 +11,7 @@ from torch import Tensor
 from contextual_dropout.prediction.classification import Prediction
 from contextual_dropout_lab.report.plots import examples, uncertain
 from contextual_dropout_lab.report.plots.panels import shown_classes
-from contextual_dropout_lab.report.plots.uncertain import most_uncertain
+from contextual_dropout_lab.report.plots.uncertain_images import most_uncertain
 
 CLASSES = ("a", "b", "c")
 
