@@ -28,7 +28,7 @@ def results_page(results: Results, experiment: str) -> str:
     """
     summary = summarise(results, experiment)
     tables = [to_markdown(table) for table in all_tables(summary).values()]
-    return "\n".join([_header(summary), *tables, _figures(summary)])
+    return "\n".join([_header(summary), *tables, _plots(summary)])
 
 
 def write_page(results: Results, experiment: str, path: Path) -> None:
@@ -51,7 +51,7 @@ def _header(summary: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figures(summary: Summary) -> str:
+def _plots(summary: Summary) -> str:
     drawn, skipped = all_plots(summary)
     lines = ["## Figures", "", _READING, ""]
     for name in drawn:

@@ -221,14 +221,14 @@ def _check_alike(name: str, records: list[dict[str, Any]]) -> None:
 
 def _differences(first: dict[str, Any], second: dict[str, Any]) -> str:
     """Fields of the configuration other than the seed, and the data, as "field: one value, the other"."""
-    one, other = (_told(record) for record in (first, second))
+    one, other = (_with_defaults(record) for record in (first, second))
     names = sorted((one.keys() | other.keys()) - {"seed"})
     return "; ".join(
         f"{name}: {one.get(name)}, {other.get(name)}" for name in names if one.get(name) != other.get(name)
     )
 
 
-def _told(record: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(record: dict[str, Any]) -> dict[str, Any]:
     """The values with defaults for fields that did not exist when the run was done."""
     return {**RunConfig("", "", "", 0).to_dict(), **record["config"], "data files": record["data"]}
 

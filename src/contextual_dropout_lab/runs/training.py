@@ -170,7 +170,7 @@ class Training:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Resume from a saved state; raises any exception where it is not a state of this run."""
-        _check_told(state, self.config.epochs)
+        _check_plain_values(state, self.config.epochs)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         _check_shapes(self.optimizer.state)
@@ -254,7 +254,7 @@ def _check_shapes(kept: dict[Tensor, dict[str, Any]]) -> None:
                 raise ValueError(f"its {name} of a parameter of shape {tuple(parameter.shape)} is {short(value)}")
 
 
-def _check_told(state: dict[str, Any], epochs: int) -> None:
+def _check_plain_values(state: dict[str, Any], epochs: int) -> None:
     """Raise a ValueError if a value that torch does not check is not as this version writes it."""
     epoch, history, commits = state.get("epoch"), state.get("history"), state.get("commits", [])
     as_expected = {

@@ -20,7 +20,7 @@ from contextual_dropout_lab.runs.evaluation import is_stochastic
 from contextual_dropout_lab.runs.methods import FLAT
 from contextual_dropout_lab.runs.run_data import normaliser
 from contextual_dropout_lab.serve.frames import Frame, frame_for
-from contextual_dropout_lab.serve.responses import Answer, boxes, kept
+from contextual_dropout_lab.serve.responses import Answer, boxes, layer_keep_probabilities
 from contextual_dropout_lab.serve.track_record import TrackRecord, track_record_of
 from contextual_dropout_lab.store.networks import input_shape, load_network
 
@@ -79,7 +79,7 @@ class LiveNetworks:
         several = is_stochastic(model)
         prediction = predict(model, x, samples=samples if several else 1, seed=seed)
         confidence = prediction.confidence.item()
-        layers = kept(model, x, seed)
+        layers = layer_keep_probabilities(model, x, seed)
         labels = layer_labels([layer.layer for layer in layers], config.network, config.hidden)
         if not math.isfinite(confidence):
             raise ExperimentError(f"{config.name} gives no finite probabilities: is its file damaged?")

@@ -17,7 +17,7 @@ from contextual_dropout.prediction.classification import Prediction
 from contextual_dropout.replay.generators import isolated
 from contextual_dropout.significance import mean_probability
 
-__all__ = ["Answer", "Box", "LayerKeepProbabilities", "boxes", "histogram", "kept"]
+__all__ = ["Answer", "Box", "LayerKeepProbabilities", "boxes", "histogram", "layer_keep_probabilities"]
 
 #: Of more classes only this many are shown, the most probable ones.
 MOST_CLASSES = 10
@@ -106,13 +106,14 @@ def boxes(prediction: Prediction, classes: tuple[str, ...]) -> list[Box]:
     ]
 
 
-def kept(model: nn.Module, x: Tensor, seed: int) -> list[LayerKeepProbabilities]:
+def layer_keep_probabilities(model: nn.Module, x: Tensor, seed: int) -> list[LayerKeepProbabilities]:
     """The keep probabilities of every layer that has them, for one input (1, ...).
 
     Where they depend on masks of earlier layers they are averaged over a few draws.
 
     Example:
-        >>> (layer,) = kept(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.2)), torch.zeros(1, 4), seed=0)
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.2))
+        >>> (layer,) = layer_keep_probabilities(model, torch.zeros(1, 4), seed=0)
         >>> layer
         LayerKeepProbabilities(layer='1', mean=0.8, low=0.8, high=0.8, bars=[], label='', usual=[])
     """

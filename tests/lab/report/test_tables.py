@@ -267,7 +267,7 @@ def test_the_protocol_tells_of_the_network_that_there_is(results: Results, summa
     assert "Left out of the test data of clean: 1,200 (no image)." in notes
 
 
-def test_seeds_without_a_figure_are_told(results: Results) -> None:
+def test_seeds_without_a_score_are_noted(results: Results) -> None:
     one, two = (record("noisy", "concrete", seed, 86.0) for seed in (0, 1))
     two["ood"]["kmnist"] = None
     write(results, one, two)

@@ -27,7 +27,7 @@ from contextual_dropout_lab.runs.run_data import Examples, load_examples
 from contextual_dropout_lab.runs.tasks import task_named
 from contextual_dropout_lab.store.results import PREDICTIONS, Results
 
-__all__ = ["GalleryPredictions", "StoredPredictions", "config_of", "keep_predictions", "read_stored", "tested_on"]
+__all__ = ["GalleryPredictions", "StoredPredictions", "config_of", "have_predictions", "read_stored", "tested_on"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def config_of(runs: Runs) -> RunConfig:
     return RunConfig.from_dict(runs.first["config"])
 
 
-def keep_predictions(results: Results, runs: Iterable[Runs]) -> bool:
+def have_predictions(results: Results, runs: Iterable[Runs]) -> bool:
     """Whether any of the runs left a file of predictions, sound or not; it is not read."""
     configs = (RunConfig.from_dict(record["config"]) for each in runs for record in each.records.values())
     return any((results.work / config.name / PREDICTIONS).exists() for config in configs)

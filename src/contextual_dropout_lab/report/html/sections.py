@@ -15,7 +15,7 @@ from contextual_dropout_lab.report.html.predictions import (
     GalleryPredictions,
     StoredPredictions,
     config_of,
-    keep_predictions,
+    have_predictions,
     read_stored,
     tested_on,
 )
@@ -71,8 +71,8 @@ def read_section(selection: Selection, setting: str, data: Path | None) -> Secti
     runs = [selection.summary.runs[setting, method] for method in selection.summary.methods(setting)]
     section = Section(setting, {each.method: each.label for each in runs})
     examples, unread = _examples(runs[0], data)
-    kept = _kept(selection, runs, examples, section.notes)
-    reasons = [] if keep_predictions(selection.results, runs) else [_unkept(runs[0], curves=bool(kept))]
+    kept = _stored(selection, runs, examples, section.notes)
+    reasons = [] if have_predictions(selection.results, runs) else [_not_stored(runs[0], curves=bool(kept))]
     # One alone would not do: a reader who gets the data set should know that predictions are missing too.
     reason = "; and ".join(filter(None, [*reasons, unread])) or "no predictions that are kept here can be used"
     if not kept:
@@ -93,7 +93,7 @@ def _examples(runs: Runs, data: Path | None) -> tuple[Examples | None, str]:
         return None, str(missing)
 
 
-def _unkept(runs: Runs, curves: bool) -> str:
+def _not_stored(runs: Runs, curves: bool) -> str:
     """A note on what is missing where no run stored its predictions; there may be curves of them beside the records."""
     what = (
         f"predictions at {_noise(runs)} are not" if curves else f"neither curves nor predictions at {_noise(runs)} are"
@@ -106,7 +106,7 @@ def _noise(runs: Runs) -> str:
     return f"noise of sd {runs.own_noise.removeprefix('noise-')}"
 
 
-def _kept(
+def _stored(
     selection: Selection, runs: list[Runs], examples: Examples | None, notes: list[str]
 ) -> list[StoredPredictions]:
     """The curves of all runs that stored curves or predictions; the others are noted, if any run did."""

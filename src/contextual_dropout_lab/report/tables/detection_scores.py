@@ -8,12 +8,12 @@ from contextual_dropout_lab.report.table import Table, of_seeds
 __all__ = ["detection"]
 
 _SCORES = {"p_value": "p-value", "entropy": "entropy", "mutual_information": "mutual information"}
-_FIGURES = {"auroc": "AUROC", "fpr95": "FPR95"}
+_MEASURES = {"auroc": "AUROC", "fpr95": "FPR95"}
 
 
 def detection(summary: Summary, setting: str) -> Table:
     """AUROC and FPR95 by every score, a row for each data set and method."""
-    columns = tuple(f"{figure}, {score}" for score in _SCORES.values() for figure in _FIGURES.values())
+    columns = tuple(f"{measure}, {score}" for score in _SCORES.values() for measure in _MEASURES.values())
     all_runs = [summary.runs[setting, method] for method in summary.methods(setting)]
     data_sets = dict.fromkeys(
         name for runs in all_runs for record in runs.records.values() for name, value in record["ood"].items() if value
@@ -30,4 +30,4 @@ def detection(summary: Summary, setting: str) -> Table:
 
 def _cells(runs: Runs, data: str) -> list[str]:
     seeds = len(runs.seeds)
-    return [of_seeds(runs.at("ood", data, score, figure), 2, seeds) for score in _SCORES for figure in _FIGURES]
+    return [of_seeds(runs.at("ood", data, score, measure), 2, seeds) for score in _SCORES for measure in _MEASURES]

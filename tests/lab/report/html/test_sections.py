@@ -200,7 +200,7 @@ def test_damaged_predictions_are_told(results: Results, data: Path, two: Two, ex
     assert found.caption.endswith("Seed 0 or 1, first draw of the test noise.")
 
 
-def test_predictions_that_are_no_numbers_are_told(results: Results, data: Path, two: Two, examples: Examples) -> None:
+def test_predictions_that_are_not_numbers_are_noted(results: Results, data: Path, two: Two, examples: Examples) -> None:
     config, samples = RunConfig.from_dict(two[0]["config"]), predicted(examples.test_y, 0).samples
     samples[:] = torch.nan
     results.write_predictions(config, {"noise-1": [Prediction(samples)]})
