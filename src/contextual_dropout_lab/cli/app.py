@@ -227,7 +227,7 @@ def inspect(
 ) -> None:
     """Draw the most uncertain test images of trained networks, and Q-Q plots of what their t-tests assume to be normal.
 
-    Of runs on questions about images (easy-vqa, vqa) it draws panels: images and questions, and the probable answers.
+    For runs on questions about images (easy-vqa, vqa) it draws panels: image, question, and the probable answers.
     """
     from contextual_dropout_lab.cli.inspect_command import inspect_runs
 
@@ -255,7 +255,7 @@ def report(
 ) -> None:
     """Write one HTML page of tables, interactive plots and a gallery of examples; it needs no network.
 
-    It only reads. Where kept predictions or the data set are missing, what needs them is left out; the page says so.
+    It only reads. Parts that need missing predictions or data are left out, and the page says so.
 
     Example: `contextual-dropout report mnist -o report`
     """

@@ -63,7 +63,7 @@ def read_images(paths: list[Path], shape: tuple[int, ...], classes: tuple[str, .
     Args:
         paths: of the files.
         shape: of one input: (C, H, W), or flat.
-        classes: that it knows.
+        classes: the classes that it knows.
     """
     grey = shape[0] == 1 if len(shape) == 3 else math.isqrt(shape[0]) ** 2 == shape[0]
     side = shape[-1] if len(shape) == 3 else math.isqrt(shape[0] if grey else shape[0] // 3)

@@ -1,6 +1,6 @@
 """Augmentation of a whole batch at once: every image its own draw, no Python per image.
 
-Images are (B, C, H, W). All draws are from a generator on their device, so that it alone decides what comes out; type
+Images are (B, C, H, W). All draws are from a generator on their device, so that it alone decides the result; type
 and device are kept, inputs are not written to, and nothing is recorded for gradients.
 """
 

@@ -25,7 +25,7 @@ class LabelledImages:
 
     Attributes:
         sha256: over the bytes of the images, then of the labels (int64, little endian), as they were at construction.
-            Says in a result which data it was made of, whatever files they came from.
+            Identifies the data of a result, whatever files they came from.
 
     Example:
         >>> images = torch.tensor([[[0, 255]], [[51, 0]]], dtype=torch.uint8)  # two of 1 by 2 pixels

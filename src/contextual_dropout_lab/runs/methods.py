@@ -61,7 +61,7 @@ def build_model(config: RunConfig, shape: tuple[int, ...], classes: int, weights
         config: the run.
         shape: of one input.
         classes: logits.
-        weights: a file of the plain network's, to start from; what ``config.weights_skip`` names is not taken of it.
+        weights: a file of the plain network's, to start from; without the parts in ``config.weights_skip``.
 
     Raises:
         ConfigError: the weights cannot be read, or are not of this network.

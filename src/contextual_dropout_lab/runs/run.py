@@ -145,7 +145,7 @@ def _start(config: RunConfig, results: Results) -> Path | None:
     """The place of the weights that the run begins with: a trained network, or a file that it names.
 
     Raises:
-        ConfigError: the network is not said by the name of a run, or both are named.
+        ConfigError: the network is not given by the name of a run, or both are named.
     """
     template = config.start_from
     if template is None:

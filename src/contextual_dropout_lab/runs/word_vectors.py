@@ -58,7 +58,7 @@ def require_word_vectors(config: RunConfig, words: WordVocabulary) -> None:
     """Refuse vectors of other words: rows have only their numbers, so wrong ones would fit without an error.
 
     Raises:
-        ConfigError: the run's ``weights`` are such vectors. Files that are none are not looked at.
+        ConfigError: the run's ``weights`` are such vectors. Other files are not looked at.
     """
     if config.weights is None:
         return

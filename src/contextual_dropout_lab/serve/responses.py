@@ -71,11 +71,11 @@ class Answer:
         method: the name of its dropout, in print.
         name: of its class.
         confidence: mean probability of that class.
-        p_value: that the two most probable classes are told apart by chance; None of one sample.
-        certain: whether it is below the threshold; None of one sample.
+        p_value: of the test that tells the two most probable classes apart; None for one sample.
+        certain: whether it is below the threshold; None for one sample.
         samples: K.
         boxes: of the classes, or of the most probable ones.
-        kept: of the layers that drop something.
+        kept: keep probabilities of the layers that drop something.
     """
 
     method: str

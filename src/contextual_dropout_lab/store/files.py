@@ -99,7 +99,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
     """A checkpoint: tensors and plain values only, nothing that could run code.
 
     Raises:
-        ExperimentError: the file is not whole, or no checkpoint.
+        ExperimentError: the file is not whole, or not a checkpoint.
     """
     try:
         if not zipfile.is_zipfile(path):

@@ -38,8 +38,8 @@ class Results:
     Args:
         records: of JSON files, experiment/setting/method/seed-n.json.
         work: of everything else, in folders of the same names.
-        networks: a third one, of trained networks in half precision that are small enough to track: of these the
-            predictions of a run can be made again where they were not kept. None: no networks are kept so.
+        networks: a third one, of trained networks in half precision that are small enough to track: with these the
+            predictions of a run can be made again where they were not stored. None if there are none.
     """
 
     records: Path

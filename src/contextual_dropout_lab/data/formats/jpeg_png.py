@@ -47,7 +47,7 @@ def decode(content: bytes | memoryview, size: int, name: str, grey: bool = False
         (3, size, size) uint8, grey images and those with a palette become coloured; (size, size) if ``grey``.
 
     Raises:
-        DataError: the file is truncated, damaged, no JPEG or PNG, or of more than :data:`MAX_PIXELS` or
+        DataError: the file is truncated, damaged, neither JPEG nor PNG, or of more than :data:`MAX_PIXELS` or
             :data:`MAX_SCANS`; names it.
 
     Example:

@@ -26,7 +26,7 @@ def read_json(path: str | os.PathLike[str]) -> object:
     """The content of a JSON file, plain or compressed with gzip or xz.
 
     Raises:
-        DataError: the file is missing, damaged, no JSON, or of more than :data:`MAX_BYTES` or :data:`MAX_VALUES`.
+        DataError: the file is missing, damaged, not JSON, or of more than :data:`MAX_BYTES` or :data:`MAX_VALUES`.
     """
     return parse_json(read_whole(path, MAX_BYTES), str(path))
 

@@ -68,7 +68,7 @@ def read_pickle(content: bytes | bytearray | memoryview, path: str | os.PathLike
         The dictionary. Strings are taken as latin-1; arrays are read-only uint8 views of ``content``.
 
     Raises:
-        DataError: there is anything in it that CIFAR has not, or it is damaged.
+        DataError: it has anything that the files of CIFAR do not have, or is damaged.
 
     Example:
         >>> read_pickle(b"\x80\x02}(U\x06labels](K\x03K\x01eu.", "test_batch")

@@ -76,7 +76,7 @@ def decode_whole(content: bytes | memoryview, name: str) -> Tensor:
         (3, H, W) uint8.
 
     Raises:
-        DataError: the file is truncated, damaged, no JPEG or PNG, or of too many pixels; names it.
+        DataError: the file is truncated, damaged, neither JPEG nor PNG, or of too many pixels; names it.
     """
     try:
         from PIL import Image
