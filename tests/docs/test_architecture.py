@@ -74,3 +74,10 @@ def test_every_room_says_what_belongs_there(room: Path) -> None:
     assert "Does not:" in text
     files = re.findall(r"`([\w/]+\.(?:py|yaml))`", text)
     assert [name for name in files if not (room / name).is_file() and not found(name)] == []
+
+
+def test_contributing_knows_every_folder_of_tests() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, _, table = text.partition("## Where tests are")
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
+    assert folders - set(re.findall(r"`(\w+)`", table)) == set()
