@@ -13,8 +13,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 2 --d
 
 TORCH_PIN := torch==2.13.0
 
-# What `make quick` tests: the library, not what starts processes or needs a browser.
-LIBRARY_TESTS := $(addprefix tests/,nn replay training prediction inspection metrics baselines conversion contracts exact test_significance.py test_package.py)
+# What `make quick` tests: the library, without what takes longest: enumeration of all masks, compiled and exported networks,
+# and those of transformers.
+QUICK_TESTS := $(addprefix tests/,nn replay training prediction inspection metrics baselines conversion contracts test_significance.py test_package.py) \
+  $(addprefix --ignore tests/,replay/test_compilation.py $(addprefix conversion/test_,axes.py causality.py export.py hugging_face.py))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve report test quick docs browser check benchmark benchmark-convolutional benchmark-attention artifacts reliability constraints clean
@@ -46,7 +48,7 @@ quick: setup ## lint, format, types, import order and the fast tests of the libr
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy src
-	$(PYTEST) -m "not slow" $(LIBRARY_TESTS)
+	$(PYTEST) -m "not slow" $(QUICK_TESTS)
 
 # Not --quiet: mkdocs would then not count the warnings either.
 docs: setup ## the documentation site in site/, warnings being errors; open site/index.html
