@@ -19,7 +19,7 @@ QUICK_TESTS := $(addprefix tests/,nn replay training prediction inspection metri
   $(addprefix --ignore tests/,replay/test_compilation.py $(addprefix conversion/test_,axes.py causality.py export.py hugging_face.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve report test quick docs browser check benchmark benchmark-convolutional benchmark-attention artifacts reliability constraints clean
+.PHONY: help setup demo serve report test quick docs browser check benchmark benchmark-convolutional benchmark-attention benchmark-opening artifacts reliability constraints clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -78,6 +78,9 @@ benchmark-convolutional: setup ## the cost table of ResNet-18 and WRN-28-10 (som
 
 benchmark-attention: setup ## what a step of MCAN costs with its 62 sites (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_attention.py
+
+benchmark-opening: setup ## README's opening example against plain networks of its size (some 15 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_opening.py
 
 artifacts: setup ## what a release carries, in dist/artifacts with checksums: wheel, sdist, networks, records
 	@$(BIN)/python -c 'import build' 2>/dev/null || $(BIN)/pip install --quiet 'build>=1.2'

@@ -18,13 +18,13 @@ from tests.compatibility import table as compatibility
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
-    *("README.md", "docs/compatibility.md", "docs/converting.md"),
-    *("docs/estimators.md", "docs/predicting.md", "docs/reproducing.md"),
+    *("README.md", "docs/compatibility.md", "docs/converting.md", "docs/estimators.md", "docs/index.md"),
+    *("docs/measured.md", "docs/predicting.md", "docs/reproducing.md"),
 )
 BLOCK = re.compile(r"(<!-- measured: (.+?) -->\n)(.*?)(<!-- /measured -->)", re.DOTALL)
 NONE = "—"
 
-#: The estimators of the README: pseudo passes, whether unbiased, and their names in the benchmarks.
+#: The estimators of docs/measured.md: pseudo passes, whether unbiased, and their names in the benchmarks.
 ESTIMATORS = {
     "`reparameterized` (Gaussian sites; `auto`)": ("0, one more sweep", "yes", "gaussian, reparameterized"),
     "`truncated-reparameterized` (Gaussian)": ("0", "no²", "gaussian, truncated"),
@@ -56,6 +56,32 @@ METHODS = {
 OURS, ARM = "contextual-bernoulli", "contextual-bernoulli-arm"
 #: What the context of our network is worth: the one test that was run with and without it.
 PAIR = {"contextual": "the same, one draw of the noise", "frozen": "that draw, context frozen at each unit's mean"}
+
+#: The rows of the opening table: the name in the record, and which of its scores.
+OPENING = {
+    "`nn.Dropout`, the same layers": ("plain", ""),
+    "`nn.Dropout`, wider": ("plain, wider", ""),
+    "`nn.Dropout`, one more layer": ("plain, deeper", ""),
+    "gates, then `nn.Dropout`": ("gates", ""),
+    "**contextual dropout**": ("contextual", ""),
+    "the same, context frozen": ("contextual", "frozen_"),
+}
+PLACES = ("first", "second", "third", "fourth", "last")
+OURS_IN_WORDS = "**contextual dropout**"
+COLUMNS = ("size", "accuracy", "log-likelihood")
+OPENING_DATA = {"sensors": "sensors", "digits": "noisy digits"}
+#: Clean MNIST: methods in words, with the paper's accuracy where it has one.
+CLEAN = {
+    "contextual-bernoulli": ("contextual Bernoulli dropout, `straight-through`", "99.08 (with ARM)"),
+    "mc-bernoulli": ("MC dropout, 0.2", "98.62"),
+    "gating": ("contextual gating (nothing sampled)", NONE),
+}
+#: What prediction was timed on.
+PREDICTED = {
+    "mlp": "MLP",
+    "cnn, late sites": "CNN, sites in its head",
+    "cnn, a site at every conv": "CNN, a site at every convolution",
+}
 
 #: The networks of the cost table, with the batches that were timed.
 NETWORKS = {"resnet18": "ResNet-18, 224 pixels, batch 16", "wrn-28-10": "WRN-28-10, 32 pixels, batch 8"}
@@ -115,6 +141,95 @@ def shown(numbers: list[float], decimals: int) -> str:
 def table(head: list[str], body: list[list[str]]) -> Iterator[str]:
     """The lines of a table in Markdown."""
     yield from (f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body))
+
+
+def opening() -> Iterator[str]:
+    """What the opening example gives, beside plain networks of its size; who is best is read off the record."""
+    found = benchmark("opening")
+    scores = {name: f"{value:.0f}%" for name, value in found["example"].items()}
+    yield (
+        f"On the 400 examples that it was not trained on, this network is right in {scores['right']}: in "
+        f"{scores['right_of_certain']} of the {scores['certain']} that it\ncalls certain and in "
+        f"{scores['right_of_others']} of the rest. A plain network with one more layer and as many "
+        f"parameters is right\nin {scores['deeper']}. The methods at equal size, tuned alike (test scores over "
+        f"{len(found['data']['sensors']['plain']['seeds'])} seeds, each with a problem of its own):"
+    )
+    yield ""
+    body = []
+    for words, (method, kind) in OPENING.items():
+        cells = []
+        for name in OPENING_DATA:
+            row = found["data"][name][method]
+            accuracy, likelihood = (
+                [seed[f"{kind}{score}"] for seed in row["seeds"]] for score in ("accuracy", "log_likelihood")
+            )
+            cells += [f"{row['parameters']:,}", shown(accuracy, 1), shown(likelihood, 3)]
+        body.append([words, *cells])
+    head = [f"{words}: {name}" if name == COLUMNS[0] else name for words in OPENING_DATA.values() for name in COLUMNS]
+    yield from table(["", *head], body)
+    yield ""
+    yield opening_verdict(found["data"])
+
+
+def opening_verdict(data: dict[str, Any]) -> str:
+    """Who has the best log-likelihood on each data set, where contextual dropout stands, and what its context does."""
+    texts = []
+    for name in OPENING_DATA:
+        runs = {
+            words: [seed["log_likelihood"] for seed in data[name][method]["seeds"]]
+            for words, (method, kind) in OPENING.items()
+            if not kind
+        }
+        means = {words: statistics.mean(found) for words, found in runs.items()}
+        ranked = sorted(means, key=means.__getitem__, reverse=True)
+        place = ranked.index(OURS_IN_WORDS)
+        spread = min(statistics.stdev(found) for found in runs.values())
+        if max(means.values()) - min(means.values()) < spread:
+            text = "the methods differ by less than the seeds of any of them"
+        elif place == 0:
+            text = "contextual dropout has the best log-likelihood"
+        else:
+            text = f"{ranked[0]} has the best log-likelihood; contextual dropout is {PLACES[place]} of {len(ranked)}"
+        ours = data[name]["contextual"]["seeds"]
+        cost = statistics.mean(seed["accuracy"] - seed["frozen_accuracy"] for seed in ours)
+        texts.append(f"On the {name} {text}. Freezing its context costs {cost:.1f} points.")
+    return "\n".join(texts)
+
+
+def opening_settings() -> Iterator[str]:
+    """What validation chose for each method of the opening table."""
+    found = benchmark("opening")["data"]
+    body = []
+    for words, (method, kind) in OPENING.items():
+        if kind:
+            continue
+        cells = []
+        for name in OPENING_DATA:
+            chosen = found[name][method]["chosen"]
+            weight = NONE if chosen["kl_weight"] is None else f"{chosen['kl_weight']:g}"
+            cells += [f"{chosen['p']:g}", weight, str(chosen["steps"])]
+        body.append([words, *cells])
+    yield from table(["", *("sensors: rate", "KL weight", "steps"), *("digits: rate", "KL weight", "steps")], body)
+
+
+def clean_mnist() -> Iterator[str]:
+    """Accuracy and log-likelihood without noise, beside the paper's accuracy."""
+    body = []
+    for method, (words, paper) in CLEAN.items():
+        tests = [record["test"]["noise-0"] for record in records(method, "mnist/original")]
+        accuracy, likelihood = ([test[name] for test in tests] for name in ("accuracy", "log_likelihood"))
+        body.append([words, str(len(tests)), shown(accuracy, 2), shown(likelihood, 3), paper])
+    yield from table(["clean MNIST", "seeds", "accuracy", "log-likelihood", "paper: accuracy"], body)
+
+
+def prediction() -> Iterator[str]:
+    """The time of 20 samples relative to 20 plain passes."""
+    ratios = benchmark("prediction")["ratios"]
+    body = [
+        [words, *(f"{ratios[f'{name}, B={size}']['cd.predict, contextual']:.2f}" for size in (1, 128))]
+        for name, words in PREDICTED.items()
+    ]
+    yield from table(["network", "one example", "128 examples"], body)
 
 
 def noisy_mnist() -> Iterator[str]:
@@ -278,6 +393,10 @@ def estimators() -> Iterator[str]:
 
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "opening": opening,
+    "opening settings": opening_settings,
+    "clean MNIST": clean_mnist,
+    "prediction": prediction,
     "noisy MNIST": noisy_mnist,
     "certain": certain,
     "attention": attention,

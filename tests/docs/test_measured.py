@@ -53,7 +53,7 @@ def mean(method: str, name: str) -> float:
 
 
 def test_ours_is_ahead_of_every_sampling_method_but_one() -> None:
-    """But dropout at a tuned rate behind gates, which is ahead of it, as README.md says."""
+    """But dropout at a tuned rate behind gates, which is ahead of it, as docs/measured.md says."""
     others = [method for method in METHODS if method not in (OURS, TUNED_GATES) and values(method, "pavpu")]
     assert len(others) > 7
     for name in ("accuracy", "pavpu", "log_likelihood"):
@@ -105,7 +105,6 @@ def said() -> Iterator[tuple[str, str]]:
     yield errata, f"({gate('calibration_error', 2)}% against {ours('calibration_error', 2)}%)"
     yield errata, f"Brier score ({gate('brier', 4)} against {ours('brier', 4)})"
     yield from said_of_the_context()
-    yield from said_of_clean_images()
 
 
 def said_of_the_context() -> Iterator[tuple[str, str]]:
@@ -124,19 +123,6 @@ def said_of_the_context() -> Iterator[tuple[str, str]]:
     yield "docs/estimators.md", f"On noisy MNIST freezing the context then costs {cost} points"
 
 
-def said_of_clean_images() -> Iterator[tuple[str, str]]:
-    """Accuracy and log-likelihood without noise."""
-
-    def of(method: str) -> tuple[str, str]:
-        found = [record["test"]["noise-0"] for record in records(method, "mnist/original")]
-        accuracy, log_likelihood = ([each[name] for each in found] for name in ("accuracy", "log_likelihood"))
-        return over_seeds(accuracy, 2), over_seeds(log_likelihood, 3)
-
-    bernoulli, mc, gated = (of(method) for method in (OURS, "mc-bernoulli", GATING))
-    yield "README.md", f"dropout has {bernoulli[0]} (log-likelihood {bernoulli[1]}), MC dropout {mc[0]} ({mc[1]})"
-    yield "README.md", f"the gate {gated[0]} ({gated[1]})"
-
-
 def said_of_benchmarks() -> Iterator[tuple[str, str]]:
     errors = benchmark("variance")["errors"]
     biased = errors["straight-through (biased)"]
@@ -153,16 +139,6 @@ def said_of_benchmarks() -> Iterator[tuple[str, str]]:
     yield estimators, f"has {100 * shares[0]:.0f} to {100 * shares[-1]:.0f}% of the variance of the latter"
     replayed = benchmark("core")["ratios"]["pseudo"]["replayed"]
     yield "docs/how-it-works.md", f"on a 12-site residual network {replayed:.2f} of the time of whole passes"
-    ratios = {name: f"{row['cd.predict, contextual']:.2f}" for name, row in benchmark("prediction")["ratios"].items()}
-    one, many = ({name.removesuffix(end): row for name, row in ratios.items() if name.endswith(end)} for end in ENDS)
-    yield "README.md", f"MLP {one['mlp']} (one example) and {many['mlp']} (128)"
-    yield (
-        "README.md",
-        f"in its head {one[LATE]} and {many[LATE]}, with a site at every convolution {one[ALL]} and {many[ALL]}",
-    )
-
-
-ENDS, LATE, ALL = (", B=1", ", B=128"), "cnn, late sites", "cnn, a site at every conv"
 
 
 @pytest.mark.parametrize(("page", "words"), [*said(), *said_of_benchmarks()])
@@ -175,6 +151,15 @@ def test_a_sixth_of_the_error_of_arm() -> None:
     assert errors["sequential-arm"]["rmse"] / errors["straight-through (biased)"]["rmse"] == pytest.approx(6, abs=1)
 
 
+@pytest.mark.parametrize("data", ["sensors", "digits"])
+def test_the_opening_example_is_compared_at_equal_size(data: str) -> None:
+    """A rival has as many parameters as ours or up to 5% more, and as many seeds."""
+    found = benchmark("opening")["data"][data]
+    for rival in ("plain, wider", "plain, deeper", "gates"):
+        assert 1 <= found[rival]["parameters"] / found["contextual"]["parameters"] <= 1.05, rival
+    assert len({len(row["seeds"]) for row in found.values()}) == 1
+
+
 CIFAR = ROOT / "experiments/results/cifar10-cpu"
 CONTEXTUAL = ("contextual-bernoulli", "contextual-gaussian")
 
@@ -182,7 +167,7 @@ CONTEXTUAL = ("contextual-bernoulli", "contextual-gaussian")
 @pytest.mark.parametrize("setting", ["noisy", "original"])
 @pytest.mark.parametrize("name", ["accuracy", "log_likelihood"])
 def test_no_lead_on_cifar10_at_cpu_scale(setting: str, name: str) -> None:
-    """No dropout is best, as README.md says; contextual dropout is ahead of no other method by more than seeds vary."""
+    """No dropout is best, as docs/measured.md says; ours is ahead of no other method by more than seeds vary."""
     runs: dict[str, list[float]] = {}
     for path in sorted((CIFAR / setting).glob("*/seed-*.json")):
         test = json.loads(path.read_text(encoding="utf-8"))["test"]
