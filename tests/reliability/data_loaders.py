@@ -22,22 +22,16 @@ from contextual_dropout_lab.data.vqa import (
     read_questions,
     read_regions,
     read_vectors,
-    shapes,
 )
 from contextual_dropout_lab.data.vqa.words import WordVocabulary
 from tests.lab.data.files import idx_bytes
 from tests.lab.data.pickled import NAMES, batch, pickled
-from tests.lab.data.vqa.files import annotation, npy, picture, question
+from tests.lab.data.vqa.files import annotation, picture, question
 from tests.reliability.loaders import Loader, only, part, value, written
 from tests.reliability.mutations import as_json, checksummed_tar, in_zip, tar_of
 
 ASKED, ANSWERED = {"questions": [question(1), question(2)]}, {"annotations": [annotation(1), annotation(2)]}
 EASY = {"answers.txt": b"red\nblue", "test/images/0.png": picture(), "test/questions.json": b'[["what?", "red", 0]]'}
-SHAPES = {
-    "shapes_dataset/val.input.npy": npy(np.zeros((2, 30, 30, 3), np.uint8)),
-    "shapes_dataset/val.query_str.txt": b"is red\nis red\n",
-    "shapes_dataset/val.output": b"true\nfalse\n",
-}
 ROOMS = {
     "all_qa_pairs.txt": b"what is on the left in the image1 ?\ntable, chair\n",
     "test_images_list.txt": b"image1\n",
@@ -78,7 +72,7 @@ def images() -> dict[str, Loader]:
 def questions() -> dict[str, Loader]:
     arrays = {"x": np.ones((16, 3), np.float32), "num_bbox": np.array(3), "bbox": np.zeros((3, 4))}
     npz = written(lambda folder: np.savez(folder / "f.npz", **arrays))  # type: ignore[arg-type]
-    easy, packed = tar_of(EASY), tar_of(SHAPES)
+    easy = tar_of(EASY)
     return {
         "VQA JSON": Loader(
             (value("q", ASKED), value("a", ANSWERED), part("q", as_json(ASKED)), part("a", as_json(ANSWERED))),
@@ -94,7 +88,6 @@ def questions() -> dict[str, Loader]:
         ),
         "HDF5": Loader((part("f", written(_hdf5)),), only(_read_hdf5)),
         "GloVe": Loader((part("f", b"red 1 0\nblue 0 -1\n"),), only(_read_glove)),
-        "SHAPES": Loader((part("shapes_dataset.tar", packed, checksummed_tar),), lambda folder: shapes("val", folder)),
         "easy-VQA": Loader(
             (part("easy-vqa.tar", easy, checksummed_tar), part("easy-vqa.tar.gz", easy, gzip.compress)),
             lambda folder: easy_vqa("test", folder),
