@@ -152,9 +152,9 @@ def test_without_being_told_the_bias_is_large_and_said() -> None:
     assert wrong > 0.3 * torch.cat([expected[name].flatten() for name in phi]).norm()
 
 
-@pytest.mark.parametrize("folded", [False, True])
-def test_no_alarm_where_rows_are_apart(folded: bool) -> None:
-    model = Tokens(folded=folded)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_alarm_where_rows_are_apart(layout: str) -> None:
+    model = Tokens(layout)
     closure = log_likelihood(model, torch.randn(5, 2, 2), torch.randint(3, (5,)))
     for estimator in UNBIASED.values():
         cd.ELBO(model, estimator)(closure)  # type: ignore[arg-type]  # a warning would be an error here
