@@ -25,7 +25,7 @@ def provenance() -> dict[str, Any]:
     """
     return {
         "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "src")),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ":/src")),
         "versions": {name: _version(name) for name in _PACKAGES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
