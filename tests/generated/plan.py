@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -51,12 +52,12 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(ABC):
     """A part of a network, from (B, D) to (B, D) or from (B, T, D) to (B, T, D)."""
 
+    @abstractmethod
     def build(self, plan: Plan) -> nn.Module:
         """The module, with weights of torch's present random state."""
-        raise NotImplementedError
 
     def ingredients(self) -> Iterator[str]:
         """The names under which the networks are counted that have it."""

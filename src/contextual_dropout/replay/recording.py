@@ -28,7 +28,7 @@ from contextual_dropout.nn.site import ContextualDropout, masked
 from contextual_dropout.nn.stop_gradient import Gate
 from contextual_dropout.replay.buffers import Surroundings, normalisation_buffers, stateful_buffers
 from contextual_dropout.replay.generators import RandomState
-from contextual_dropout.replay.tensors import MEMORY, copied, storage_of
+from contextual_dropout.replay.tensors import MEMORY, copied, storage_of, version
 
 __all__ = ["BatchNormCall", "Draw", "Fork", "Mutation", "Recording", "Sampler", "Watch"]
 
@@ -89,13 +89,13 @@ class BatchStatistics:
     """Variance and mean over the batch that a normalisation saw, computed when first asked for."""
 
     def __init__(self, batch: Tensor) -> None:
-        self._batch, self._version = batch.detach(), _version(batch)
+        self._batch, self._version = batch.detach(), version(batch)
 
     @cached_property
     def variance_and_mean(self) -> tuple[Tensor, Tensor] | None:
         """The biased variance and the mean, (C,) each, at least in single precision; None if the batch has changed."""
         batch = self._batch
-        if _version(batch) != self._version:
+        if version(batch) != self._version:
             return None
         batch = batch.float() if batch.dtype in (torch.float16, torch.bfloat16) else batch
         return torch.var_mean(batch, [axis for axis in range(batch.ndim) if axis != 1], correction=0)
@@ -140,7 +140,7 @@ class Fork:
 
     def intact(self, mutations: list[Mutation]) -> bool:
         """Whether nothing that a suffix may read has been changed in place since."""
-        if any(_version(tensor) != version for tensor, version in self.versions):
+        if any(version(tensor) != noted for tensor, noted in self.versions):
             return False
         later = {storage_of(mutation.tensor) for mutation in mutations if mutation.position >= self.position}
         return not later or not any(storage_of(tensor) in later for tensor, _ in self.versions)
@@ -240,9 +240,9 @@ class Recording(TorchFunctionMode):
         target = kwargs.get("out", args[0] if args else None)
         if not isinstance(target, Tensor):
             return self._remember(func, func(*args, **kwargs))
-        version, memory = _version(target), storage_of(target)
+        before, memory = version(target), storage_of(target)
         out = func(*args, **kwargs)
-        if _version(target) != version:
+        if version(target) != before:
             foreign = memory not in self._made
             self.mutations.append(Mutation(len(self.calls), target, foreign))
             if foreign:
@@ -297,13 +297,8 @@ class Recording(TorchFunctionMode):
                 if (tensor := reference()) is not None:
                     live[position] = tensor
             self._candidates = [(position, reference) for position, reference in self._candidates if position in live]
-        versions = [(tensor, _version(tensor)) for tensor in (u, *live.values(), *self._held)]
+        versions = [(tensor, version(tensor)) for tensor in (u, *live.values(), *self._held)]
         return Fork(len(self.calls), u, live, versions, RandomState(self.device))
-
-
-def _version(tensor: Tensor) -> int:
-    """The number of changes of a tensor in place; inference tensors do not count them."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

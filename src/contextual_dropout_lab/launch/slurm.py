@@ -145,7 +145,7 @@ def _record(job: submitit.Job[str | None], config: RunConfig, results: Results) 
 
 
 def _message(job: submitit.Job[str | None]) -> str | None:
-    """The reason for which there is no record; None where the job ended well."""
+    """The reason why a job left no record; None where it ended well."""
     try:
         return job.result()
     except Exception as error:  # submitit raises what the job raised, or that it was killed

@@ -95,7 +95,7 @@ class LeaveOneOut:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Do nothing: there is no state."""
+        """Do nothing: this baseline keeps no state."""
 
 
 @dataclass(frozen=True)
